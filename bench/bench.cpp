@@ -174,8 +174,8 @@ class BenchRun {
     return options_.budget_seconds > 0 && elapsed() >= options_.budget_seconds;
   }
 
-  // Seconds for the rounds of the next repetition. With a budget no more than an equal share of
-  // what is left of it for those that every group has; half of the time goes into opening and
+  // Seconds for the rounds of the next repetition. With a budget, the repetitions that every group
+  // has take no more than an equal share of the rest of it; half of the time goes into opening and
   // verifying.
   double seconds_for_rounds() const {
     // Ten, so that undecided groups have several more than the three that all have.
@@ -221,7 +221,7 @@ class BenchRun {
   }
 
   // One repetition more of those that need it: of undecided groups, or, when there are none, of
-  // those whose figures are not narrow. False when there is nothing left to do.
+  // groups with intervals that are still wide. False when there is nothing left to do.
   bool run_open_groups() {
     std::vector<std::size_t> open, undecided;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -343,7 +343,7 @@ class BenchRun {
   std::vector<std::vector<Measured>> measured_;  // by group, what all repetitions gave so far
   std::vector<std::int64_t> taken_;              // repetitions of each group so far
   std::vector<bool> ended_;                      // groups that get no further one
-  std::size_t told_ = 0;                         // groups whose rows are made, in order
+  std::size_t told_ = 0;                         // groups with finished rows, in order
   std::vector<std::int64_t> earlier_;            // those that an interrupted run finished
   double skipped_ = 0;                           // repetitions that it had
   double done_ = 0;                              // as it was last reported

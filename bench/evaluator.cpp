@@ -107,7 +107,7 @@ Tuning Evaluator::completed(const Variant& variant, const Tuning& given) const {
     if (value) selecting.set(tunable.name, *value);
   }
   Tuning tuning = complete_tuning(variant, case_.problem, env, selecting);
-  // What only a plan tells: a worker of another program lists no search space.
+  // Only a plan shows this: a worker of another program lists no search space.
   if (tuning.values().empty()) tuning = first_.tuning;
   for (const auto& [name, value] : given.values()) {
     if (tuning.find(name)) tuning.set(name, value);
@@ -268,7 +268,7 @@ bool Evaluator::take_step(const EvaluationRequest& request, std::size_t step, Me
   rounds.on_progress = [](double) {};
   take_rounds(members, rounds);
   if (!members[0].active) {
-    workers_.clear();  // whatever comes next begins anew
+    workers_.clear();  // the next call starts new workers
     throw WorkerError(first.status, "the model's choice: " + first.reason);
   }
   for (std::size_t i = 0; i < playing.size(); ++i) {

@@ -46,7 +46,7 @@ struct Evaluation {
   std::vector<double> default_ns;  // of the model's choice in the same rounds
   Interval ratio_interval;         // 95 %, of the median of ns / default_ns
   double ratio = 0;                // that median
-  // Seconds. Of what several took together, an equal share.
+  // Seconds. Time that several tunings took together is shared equally.
   double build_s = 0, verify_s = 0, time_s = 0;
 };
 
@@ -55,8 +55,8 @@ class Evaluator {
   // `options`: catalogue, worker_command, timeout, worker_memory_bytes, seed; outlives this.
   explicit Evaluator(const BenchOptions& options) : options_(options), pool_(options) {}
 
-  // From now on tunings are of this case, whose own tuning is empty. Opens and verifies the
-  // model's choice. Throws WorkerError when it cannot be had.
+  // From now on tunings are of this case; its own tuning is empty. Opens and verifies the model's
+  // choice. Throws WorkerError when it cannot be had.
   void open(const Case& c);
   const Case& opened() const { return case_; }
   const Tuning& first_choice() const { return first_.tuning; }

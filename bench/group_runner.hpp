@@ -36,8 +36,8 @@ class GroupRunner {
   // alone. `seconds`: after that much time for rounds, no more of them than the fewest allowed.
   void run(const Group& group, std::int64_t repetition, double seconds,
            std::vector<Measured>& measured, const GroupCallbacks& callbacks);
-  // Ends the worker processes: the next repetition finds fresh ones, but for `keep_foreign`: other
-  // people's programs take seconds to start, and go on with fresh memory and plans.
+  // Ends the worker processes: the next repetition finds fresh ones. With `keep_foreign`
+  // third-party programs stay: they take seconds to start, and go on with fresh memory and plans.
   void end_workers(bool keep_foreign) { workers_.end_all(keep_foreign); }
 
   TimeUse& time_use() { return use_; }
@@ -67,7 +67,8 @@ class GroupRunner {
   // What is wrong with a small case away from ordinary inputs; empty: nothing.
   std::map<std::string, std::string> other_inputs_;
   double clock_cost_ns_ = 0;  // 0: not yet measured
-  // Of one-thread variants and rungs, by what identifies a case beside its shape.
+  // Speeds of one-thread variants and rungs, by the parts of a case's identity other than its
+  // shape.
   std::map<std::string, double> flops_per_ns_;
 };
 

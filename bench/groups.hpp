@@ -44,7 +44,7 @@ struct Suite {
   std::vector<std::string> names() const;  // of the same, for Google Benchmark
 };
 
-// The groups problem by problem. A variant with one thread stands in the group of 1 thread (or the
+// The groups problem by problem. A variant with one thread is in the group of 1 thread (or the
 // first, when 1 is not asked for), a GPU in the first. With `ladder` and `fusion` a problem has one
 // group, named after its largest thread count: rungs are compared across counts. Throws Error
 // before anything is measured: unknown names, values out of range, a filter that matches nothing.

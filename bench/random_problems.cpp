@@ -59,8 +59,8 @@ std::string drawn_choices(const Kernel& kernel, Draw& draw) {
   return text;
 }
 
-// The rest of a problem whose choices, where they were drawn, stand in `text`. With formats: every
-// second size is one of whole blocks, as quantised weights need them.
+// The rest of a problem; `text` has its drawn choices, if any. With formats: every second size is
+// one of whole blocks, as quantised weights need them.
 std::string drawn_text(const Kernel& kernel, Draw& draw, bool formats, std::string text) {
   const auto size = [&] {
     const std::int64_t drawn = draw.size();

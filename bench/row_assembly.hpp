@@ -45,9 +45,9 @@ std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings);
 // True when p50 beats the strict roof by more than max(3 %, noise).
 bool beats_roof(const Measured& measured, const Ceilings& ceilings);
 
-// Share of the roof in per cent, one value a round. A round in which the machine ran slow or fast,
-// as its probe tells, has its roof moved along: roof_ns × (probe / median probe) / ns; on a device
-// that is no CPU the roof stays.
+// Share of the roof in per cent, one value a round. Where the round's probe shows that the machine
+// ran slower or faster, the roof moves with it: roof_ns × (probe / median probe) / ns; on a device
+// other than a CPU the roof stays.
 std::vector<double> roof_percentages(const Measured& measured, double roof_ns);
 
 // `stamp` holds the cells that are equal in every row.

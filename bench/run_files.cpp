@@ -158,7 +158,7 @@ void RunFiles::on_begin(const std::string& run_id, const Ceilings& ceilings) {
     if (!samples.empty()) replace(samples_path(path_), samples);
     replace(resume_path(path_), whole_lines(resume_path(path_)));
   } else if (regular) {
-    // In this order: at no moment does a '.resume' stand beside files of another run.
+    // In this order: at no moment is there a '.resume' beside files of another run.
     ::unlink(resume_path(path_).c_str());
     static_cast<void>(CsvWriter(path_, Open::anew));
     static_cast<void>(SamplesWriter(samples_path(path_), Open::anew));
@@ -175,7 +175,7 @@ void RunFiles::on_begin(const std::string& run_id, const Ceilings& ceilings) {
   begin_phases(goes_on);
 }
 
-// Of an interrupted run the rows that are there keep their phases; the others are recorded anew.
+// The finished rows of an interrupted run keep their phases; the others are recorded again.
 void RunFiles::begin_phases(bool goes_on) {
   const std::string path = phases_path(path_);
   std::map<std::int64_t, PhaseProfile> earlier;

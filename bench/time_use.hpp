@@ -11,7 +11,7 @@ namespace rooflane {
 
 class TimeUse {
  public:
-  // Does a step, whose time goes to `what`, also when it throws.
+  // Runs a step and counts its time to `what`, also when it throws.
   template <class Step>
   decltype(auto) timed(const char* what, Step&& step) {
     const struct Stop {

@@ -21,10 +21,10 @@ Variables worker_environment(const Case& c, const CatalogueEntry& entry,
       {"MKL_NUM_THREADS", threads},      {"NUMBA_NUM_THREADS", threads},
       {"NVIDIA_TF32_OVERRIDE", "0"},     {"ONEDNN_DEFAULT_FPMATH_MODE", "STRICT"},
   };
-  // How long idle threads spin before they sleep: through a turn, but not far into the next one's.
-  // OpenBLAS: 2^24 clock ticks, some 7 ms (as shipped the threads of 0.3.31 and
-  // 0.3.34 never slept between turns of a Zen 5, and every other worker shared its CPUs with them).
-  // OpenMP of Intel and LLVM: 10 ms, as shipped 200.
+  // How long idle threads spin before they sleep: through a slot, but not far into the next one.
+  // OpenBLAS: 2^24 clock ticks, some 7 ms (as shipped the threads of 0.3.31 and 0.3.34 never slept
+  // between slots on a Zen 5, and every other worker shared its CPUs with them). OpenMP of Intel
+  // and LLVM: 10 ms, as shipped 200.
   for (const auto& [name, value] :
        {std::pair{"OPENBLAS_THREAD_TIMEOUT", "24"}, std::pair{"KMP_BLOCKTIME", "10"}}) {
     if (std::getenv(name) == nullptr) environment.emplace_back(name, value);
@@ -55,7 +55,7 @@ Variables worker_environment(const Case& c, const CatalogueEntry& entry,
 std::vector<int> WorkerPool::cpus_for(const Case& c) const {
   std::vector<int> cpus =
       c.placement.empty() ? machine().placement : placed(machine().cpus, c.placement);
-  // A whole device that is no CPU leaves the host free.
+  // A whole device other than a CPU leaves the host free.
   if (c.threads > 0 && static_cast<std::size_t>(c.threads) < cpus.size()) cpus.resize(c.threads);
   return cpus;
 }

@@ -30,7 +30,7 @@ SHAPES = ["gemm:m=64,n=64,k=64", "gemm:m=256,n=256,k=256", "gemm:m=1024,n=1024,k
 class Core:
     """A core at a clock rate. Per cycle: vectors multiplied and added, bytes loaded and stored."""
     name: str
-    build: str  # arm.sh's configuration, whose vectors the core has
+    build: str  # arm.sh's configuration with the core's vectors
     isa: str
     ghz: float
     lanes: int
@@ -80,7 +80,7 @@ def traits_text(core: Core, machine: str) -> str:
 
 def ask(core: Core, requests: list[dict], traits: str) -> list[dict]:
     """The answers of `rooflane evaluate` to requests. It starts workers, and so needs a kernel that
-    knows qemu, of which it learns in a namespace of its own."""
+    knows qemu: a namespace of its own registers it."""
     program = BUILDS / core.build / "rooflane"
     if not program.exists():
         sys.exit(f"arm_predict: no {program}: scripts/arm.sh {core.build} builds it")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 MEASURING = ("bench", "calibrate", "ceilings")
-# Of the other compiled tests, the cases that emulation cannot run, as doctest's patterns, and why.
+# Cases of the other compiled tests that emulation cannot run, as doctest's patterns, and why.
 IN_PART = {
     "cblas": ("*core type*,a cache that cannot be written*", "they measure: 3 GFLOP each"),
     "exp": ("*all floats*", "2^32 values; arm_kernels.cpp tries a part"),
@@ -30,7 +30,7 @@ IN_PART = {
 # ceilings), calls packages from PyPI, or never starts what was compiled. Plugins that crash make
 # qemu print a line of its own, which foreign-plugins does not expect.
 IN_PYTHON = ("c-symbols", "cli", "generate-ids", "generate-refusals", "model-cli", "skip")
-STARTS_ITSELF = ("doctor", "verify")  # with no dependence on another program that tells so
+STARTS_ITSELF = ("doctor", "verify")  # they start themselves; meson's list does not show it
 
 
 def introspect(folder: Path, what: str) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ RECIPE = " ".join(PACKAGES)
 
 
 def nanobind_folder(python: str) -> str:
-    """Where that interpreter's nanobind stands."""
+    """The folder of that interpreter's nanobind."""
     code = "import nanobind; print(nanobind.include_dir())"
     found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     if found.returncode != 0:

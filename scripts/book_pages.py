@@ -45,7 +45,7 @@ def targets(text: str, folder: str) -> Iterator[str]:
 
 
 def place_in_book(root: Path, path: str) -> str:
-    """Where a path of the tree stands in the book, as MkDocs names sources."""
+    """The place of a path of the tree in the book, as MkDocs names sources."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     if (root / path).is_dir():
@@ -55,7 +55,7 @@ def place_in_book(root: Path, path: str) -> str:
 
 
 def path_in_tree(place: str) -> str:
-    """The path in the tree of a page of the book; of what was made for a folder, one within it."""
+    """The path in the tree of a page of the book; for a page made for a folder, one within it."""
     return place.removeprefix(TREE) if place.startswith(TREE) else f"docs/{place}"
 
 
@@ -128,7 +128,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Turns links between files of the tree into links between pages of the book."""
+    """Rewrites links between files of the tree into links between pages of the book."""
     root = root_of(config)
     here = page.file.src_uri
     folder = posixpath.dirname(path_in_tree(here))

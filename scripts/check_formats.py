@@ -101,7 +101,7 @@ def check(program: str, variant: str, name: str, math: str, generator: Any) -> b
 
 
 def check_integers(program: str, variant: str, name: str, generator: Any) -> bool:
-    """The same of 8-bit integers, whose sums are exact."""
+    """The same for 8-bit integers; their sums are exact."""
     import numpy as np
     least, most = (0, 255) if name == "u8" else (-128, 127)
     for m, n, k in SIZES:

@@ -60,7 +60,7 @@ class Option:
 
     @property
     def takes_list(self) -> bool:
-        """Whether several words may stand in one, with commas between."""
+        """Whether one word may be a list of several, with commas between."""
         return self.value.endswith(",...")
 
 
@@ -141,7 +141,7 @@ def man_verb(verb: Verb) -> str:
 
 
 def release_date() -> str:
-    """Of the latest release, so that the same source gives the same page."""
+    """The date of the latest release, so that the same source gives the same page."""
     line = re.search(r"(?m)^ -- .*>  (.*)$", CHANGELOG.read_text(encoding="utf-8"))
     assert line, CHANGELOG
     return email.utils.parsedate_to_datetime(line[1]).strftime("%Y-%m-%d")

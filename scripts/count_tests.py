@@ -65,7 +65,7 @@ class Totals:
 
 
 def table(reasons: dict[tuple[str, str], Skips]) -> Iterable[str]:
-    """The lines of the table of what was skipped, the most frequent reason first."""
+    """The lines of the table of skipped tests, the most frequent reason first."""
     rows = [HEADING] + [
         (str(skips.count), why, packages, ", ".join(skips.tests))
         for (why, packages), skips in sorted(reasons.items(), key=lambda item: -item[1].count)]

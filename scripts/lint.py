@@ -84,7 +84,7 @@ def base() -> str | None:
 
 
 def changed_files(since: str) -> list[str]:
-    """What changed last stands first."""
+    """The latest changes come first."""
     def listed(*arguments: str) -> list[str]:
         return (git(*arguments) or "").splitlines()
 
@@ -169,7 +169,7 @@ def without_text(source: str) -> str:
 
 
 def functions_of(source: str) -> Iterable[tuple[int, int, str]]:
-    """First line, number of lines and head of each function that stands in no other function."""
+    """First line, number of lines and head of each function that is in no other function."""
     open_braces: list[tuple[int, str] | None] = []  # of each brace, the function that it begins
     text = without_text(source)
     start = 0  # of the statement
@@ -303,7 +303,8 @@ def main() -> int:
     short = [file for file in c_family if file.startswith(SHORT_FUNCTIONS_IN)]
     lint.check("functions", short, "files", lambda: lint.report(long_functions(short)))
     lint.check("includes", c_family, "files", lambda: lint.report(wrong_includes(c_family)))
-    spoken = [*c_family, *scripts, *modules, *(file for file in files if file.endswith(".md"))]
+    spoken = [*c_family, *scripts, *modules,
+              *(file for file in files if file.endswith((".md", ".cl", "meson.build")))]
     lint.check("words", spoken, "files", lambda: lint.report(wrong_words(spoken)))
     lint.check("ruff", modules, "files", lambda: lint.run("ruff", "check", "--quiet", *modules))
     lint.check("shellcheck", scripts, "files", lambda: lint.run("shellcheck", *scripts))

@@ -1,4 +1,5 @@
-"""The linter `words`: plain English in pages, help texts and messages, the field's terms in names.
+"""The linter `words`: plain English in pages, help texts, messages and comments, the field's terms
+in names.
 
 Each rule is a pattern and what to write instead. A rule is narrow if the word has a proper meaning
 too: `strip` of Python's strings, a block that `stands for` another, `turns into`.
@@ -66,14 +67,38 @@ NAMES = [
 # Texts: all pages, and in these folders the strings of programs and whole shell scripts.
 TEXTS_IN = ("src/cli/", "src/io/", "scripts/", "python/")
 NAMES_IN = ("bench/", "kernels/", "python/", "scripts/", "src/", "tests/")
-# Not read yet; an entry goes when its files are clean.
+# Prefixes of files that are not read yet; an entry goes when its files are clean.
 NO_TEXTS_YET = ("docs/generate.md", "docs/judge.md", "src/cli/generate", "src/cli/judge")
 NO_NAMES_YET = ("kernels/", "src/backends/", "src/generate/", "src/jail/", "src/model/",
                 # They use names of those folders.
                 "src/cli/model.cpp", "src/cli/model_resume.cpp", "src/core/variant.hpp",
                 "src/measure/calibrate.cpp", "src/measure/local_worker.cpp",
                 "tests/model_chain_test.cpp", "tests/opencl_limits_test.cpp")
+NO_COMMENTS_YET = (
+    "bench/bench.hpp", "bench/group_runner.cpp", "bench/groups.cpp", "bench/learn",
+    "bench/model_regret.cpp", "bench/row_assembly.cpp", "bench/timed_plans.hpp",
+    "kernels/attention/", "kernels/common/", "kernels/gemm/", "kernels/layernorm/",
+    "kernels/rmsnorm/", "kernels/segment_", "kernels/softmax/",
+    "python/rooflane/archive/documents.py", "python/rooflane/language_model/",
+    "python/rooflane/league/arguments.py", "python/rooflane/strategies/base.py",
+    "python/rooflane/tuning.py", "scripts/llm_peers/compare.py", "scripts/llm_peers/speed.py",
+    "scripts/speed_vs_peers.py", "scripts/target_table/table.py", "src/cli/bench_arguments.cpp",
+    "src/cli/calibrate", "src/cli/judge", "src/cli/meson.build", "src/cli/workers.hpp",
+    "src/core/model_constants.hpp", "src/core/thread_pool", "src/core/traits.", "src/core/variant.",
+    "src/generate/language_model", "src/generate/phase_runner", "src/generate/stored_cache",
+    "src/io/compare.cpp", "src/io/row.hpp", "src/io/summary", "src/io/tracking.cpp",
+    "src/jail/jail", "src/jail/runner_process", "src/judge/", "src/measure/cheating",
+    "src/measure/distributions.hpp", "src/measure/learn", "src/measure/local_worker.cpp",
+    "src/measure/timed_plans.hpp", "src/measure/verify.cpp", "tests/c_api_test.cpp",
+    "tests/cli_measure_test.py", "tests/fuzz/doorbell_fuzz.cpp", "tests/gemm_blocks_test.cpp",
+    "tests/gemm_formats_test.cpp", "tests/io_test.cpp", "tests/judge_test.cpp",
+    "tests/learn_test.cpp", "tests/meson.build", "tests/stored_cache_test.cpp",
+    "tests/targets_test.py", "tests/thread_pool_test.cpp", "tests/traits_test.cpp",
+    "tests/tune_archive_test.py", "tests/tune_language_model_test.py",
+    "tests/tune_strategies_test.py")
 C_FAMILY = (".cpp", ".hpp", ".h", ".c")
+COMMENTS_OF_C = (*C_FAMILY, ".cl")
+SCRIPTS = (".py", "meson.build")
 
 Text = tuple[int, str]  # its first line, and itself
 
@@ -87,6 +112,32 @@ def markdown(source: str) -> Iterator[Text]:
     return enumerate(source.splitlines(), 1)
 
 
+def without_code(comment: str) -> str:
+    return re.sub(r"`[^`]+`", lambda code: "\n" * code[0].count("\n"), comment)
+
+
+def comments(source: str, literals: str, marks: str) -> Iterator[Text]:
+    """Each block of comments is one text, without its marks."""
+    for found in re.finditer(rf"{literals}|(?P<block>{marks})", source, re.DOTALL):
+        if block := found["block"]:
+            text = re.sub(r"(?m)^[ \t]*(?://+|#+|/?\*+/?)[ \t]*", "", block)
+            yield source.count("\n", 0, found.start()) + 1, without_code(text)
+
+
+def c_comments(source: str) -> Iterator[Text]:
+    """Not the name of an argument, /*name=*/."""
+    literals = (r'R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"'
+                r"|(?<!\w)'(?:\\.|[^'\\\n])+'|/\*\w+=\*/")
+    return comments(source, literals, r"//[^\n]*(?:\n[ \t]*//[^\n]*)*|/\*.*?\*/")
+
+
+def script_comments(source: str) -> Iterator[Text]:
+    """Comments of Python or Meson."""
+    literals = r'"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"'
+    literals += "|" + literals.replace('"', "'")
+    return comments(source, literals, r"#[^\n]*(?:\n[ \t]*#[^\n]*)*")
+
+
 def c_strings(source: str) -> Iterator[Text]:
     """String literals; neighbours are one."""
     pattern = r'//[^\n]*|/\*.*?\*/|((?:"(?:\\.|[^"\\\n])*"\s*)+)'
@@ -95,16 +146,26 @@ def c_strings(source: str) -> Iterator[Text]:
             yield source.count("\n", 0, found.start()) + 1, re.sub(r'"\s*"', "", found[1])
 
 
-def python_strings(source: str) -> Iterator[Text]:
-    """What a program may print: constants, and the docstring of the file."""
+def python_texts(source: str, of_docstrings: bool) -> Iterator[Text]:
+    """The docstrings of functions and classes, which are comments; or what a program may print: the
+    other constants, and the docstring of the file."""
     tree = ast.parse(source)
-    comments = {id(node.body[0].value) for node in ast.walk(tree)
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-                and isinstance(node.body[0], ast.Expr)}
+    docstrings = {id(node.body[0].value) for node in ast.walk(tree)
+                  if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+                  and isinstance(node.body[0], ast.Expr)}
     for node in ast.walk(tree):
         if (isinstance(node, ast.Constant) and isinstance(node.value, str)
-                and " " in node.value and id(node) not in comments):
-            yield node.lineno, node.value
+                and " " in node.value and (id(node) in docstrings) == of_docstrings):
+            text = re.sub(r"\n[ \t]+", "\n", node.value)
+            yield node.lineno, without_code(text) if of_docstrings else text
+
+
+def python_strings(source: str) -> Iterator[Text]:
+    return python_texts(source, of_docstrings=False)
+
+
+def python_docstrings(source: str) -> Iterator[Text]:
+    return python_texts(source, of_docstrings=True)
 
 
 def python_names(source: str) -> Iterator[Text]:
@@ -124,17 +185,21 @@ def words_of(name: str) -> list[str]:
         word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
-def texts_of(file: str, source: str) -> Iterable[Text]:
-    if file.startswith(NO_TEXTS_YET):
-        return []
-    if file.endswith(".md"):
-        return markdown(source)
-    if not file.startswith(TEXTS_IN) or Path(file).name == Path(__file__).name:
-        return []
-    readers: dict[tuple[str, ...], Callable[[str], Iterable[Text]]] = {
-        C_FAMILY: c_strings, (".py",): python_strings,
-        (".sh",): lambda text: enumerate(text.splitlines(), 1)}
-    return next((read(source) for ends, read in readers.items() if file.endswith(ends)), [])
+def texts_of(file: str, source: str) -> Iterator[Text]:
+    if file.endswith(".md") and not file.startswith(NO_TEXTS_YET):
+        yield from markdown(source)
+    if Path(file).name == Path(__file__).name:
+        return
+    in_texts = file.startswith(TEXTS_IN) and not file.startswith(NO_TEXTS_YET)
+    in_comments = not file.startswith(NO_COMMENTS_YET)
+    readers: list[tuple[bool, tuple[str, ...], Callable[[str], Iterable[Text]]]] = [
+        (in_texts, C_FAMILY, c_strings), (in_texts, (".py",), python_strings),
+        (in_texts, (".sh",), lambda text: enumerate(text.splitlines(), 1)),
+        (in_comments, COMMENTS_OF_C, c_comments), (in_comments, SCRIPTS, script_comments),
+        (in_comments, (".py",), python_docstrings)]
+    for is_read, ends, read in readers:
+        if is_read and file.endswith(ends):
+            yield from read(source)
 
 
 def names_of(file: str, source: str, without_text: Callable[[str], str]) -> Iterator[Text]:
@@ -153,9 +218,10 @@ def wrong_words(file: str, source: str, without_text: Callable[[str], str]) -> l
     found = []
     for line, text in texts_of(file, source):
         for rule in TEXTS:
-            for hit in re.finditer(rule.pattern, text, re.MULTILINE | re.IGNORECASE):
+            pattern = rule.pattern.replace(" ", r"\s")  # words may be on two lines
+            for hit in re.finditer(pattern, text, re.MULTILINE | re.IGNORECASE):
                 at = line + text.count("\n", 0, hit.start())
-                word = hit[0].strip(" .:|-")
+                word = " ".join(hit[0].strip(" .:|-").split())
                 found.append(f"{file}:{at}: '{word}': write: {rule.instead}")
     names = {(line, name) for line, name in names_of(file, source, without_text)}
     found += [f"{file}:{line}: name '{name}': say: {rule.instead}" for line, name in sorted(names)

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "build/rooflane"
 BLOCK = re.compile(r"(?ms)^(<!-- table: (.*?) -->\n).*?^(<!-- end -->)$")
 LADDERS = ROOT / "results/amd-epyc-zen-4-avx3-2c/ladders"
-# Of each machine the rows that hold other people's libraries, and how its CPU is called in text.
+# For each machine its rows of third-party libraries, and the name of its CPU in text.
 MACHINES = {"amd-epyc-avx3-2c": "AMD Zen 5", "amd-epyc-zen-4-avx3-2c": "AMD Zen 4",
             "intel-xeon-processor-avx3-2c": "Intel Sapphire Rapids"}
 
@@ -69,7 +69,7 @@ def printed(program: Path, kernel: str, *options: str) -> str:
 
 
 def ladders(program: Path, kernel: str) -> dict[str, list[dict[str, str]]]:
-    """Of each problem, as it is printed, the lines of the program's table of the ladder."""
+    """For each problem, as it is printed, the lines of the program's table of the ladder."""
     found: dict[str, list[dict[str, str]]] = {}
     for title, text in re.findall(r"(?ms)^\*\*(\S+)  ladder of hwy .*?\*\*\n\n(.*?)(?:\n\n|\Z)",
                                   printed(program, kernel, "--markdown")):

@@ -39,7 +39,7 @@ def names_of(texts: list[str]) -> list[str]:
 
 
 def prepare(names: list[str]) -> int:
-    """Makes the environments of all names; tells on standard error which cannot be had."""
+    """Makes the environments of all names; reports on standard error which cannot be made."""
     status = 0
     failed: dict[str, str] = {}  # peers that share an environment are not tried twice
     for name in names:

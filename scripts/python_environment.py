@@ -38,7 +38,7 @@ def folder_of(name: str) -> Path:
 
 
 def ready(name: str, recipe: str) -> Path | None:
-    """The interpreter of environment `name` when it stands, made from `recipe`."""
+    """The interpreter of environment `name` when it is complete, made from `recipe`."""
     folder = folder_of(name)
     try:
         made_from = (folder / "ready").read_text(encoding="utf-8")
@@ -87,8 +87,8 @@ def with_packages(name: str, packages: Sequence[str], variable: str = "") -> Pat
 
 
 def pip_of(python: Path) -> list[str]:
-    """The command that is pip for this interpreter. One pip serves all environments: to unpack one
-    takes longer than most of what it then installs. Raises Unavailable."""
+    """The command that is pip for this interpreter. One pip serves all environments: unpacking one
+    takes longer than most of the installations that follow. Raises Unavailable."""
     if python.parent.parent == folder_of("pip"):
         return [str(python), "-m", "pip"]
     recipe = "pip>=22.3"  # the first that has --python

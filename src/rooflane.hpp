@@ -1,6 +1,6 @@
 // All of the library's public interface in one include: the catalogue of kernels and variants,
 // problems, plans, tuned schedules, views, buffers, threads, errors. Measuring is not here: that is
-// the program `rooflane`. A complete use stands in examples/link/main.cpp.
+// the program `rooflane`. examples/link/main.cpp is a complete example.
 #pragma once
 
 #include "core/buffer.hpp"

@@ -56,7 +56,7 @@ TEST_CASE("attention options: windows of every size, on every path, keep the bou
       }
     }
   }
-  // Windows about as long as a panel and a tile; queries that see nothing; keys split among
+  // Windows about as long as a Q micro-panel and a tile; queries that see nothing; keys split among
   // threads.
   for (const char* rest :
        {"heads=1,q_len=150,kv_len=100,head_dim=20,causal=1,window=30",
@@ -99,7 +99,8 @@ TEST_CASE("attention options: keys beyond a window have no influence, NaN and in
     Trial clean(text), dirty(text);
     const attention::Sizes& s = clean.sizes;
     clean.run({&scalar_variant(clean.problem), ""}, 1);
-    // Poison in the middle of what some query of several sees, and in the mask of what none sees.
+    // Poison in the middle of keys that only some of the queries see, and in the mask where no
+    // query sees.
     const std::int64_t key = std::max<std::int64_t>(s.first_key(s.q_len - 1) - 1, 0);
     fill_mask(dirty, [&](std::int64_t i, std::int64_t j) {
       const View& mask = clean.all.at("mask");
@@ -223,7 +224,7 @@ TEST_CASE("attention options: a selection of v where all options meet") {
 }
 
 TEST_CASE("attention options: an append-only cache is a view of its first rows") {
-  // [batch,kv_heads,capacity,head_dim], of which kv_len rows are filled and the rest is NaN.
+  // [batch,kv_heads,capacity,head_dim]: kv_len rows are filled, the rest is NaN.
   constexpr std::int64_t capacity = 96;
   for (const std::int64_t kv_len : {1, 37, 95}) {
     Trial trial("batch=2,heads=4,kv_heads=2,q_len=1,head_dim=64,causal=1,kv_len=" +

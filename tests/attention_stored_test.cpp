@@ -17,8 +17,8 @@ namespace {
 
 constexpr const char* types[] = {"f16", "bf16", "q8_0"};
 
-// Prefill with edges of panels and tiles, decoding with grouped heads, keys split among threads,
-// cache lengths that are no multiple of a block.
+// Prefill with edges of Q micro-panels and tiles, decoding with grouped heads, keys split among
+// threads, cache lengths that are no multiple of a block.
 constexpr const char* stored_shapes[] = {
     "batch=1,heads=2,q_len=70,kv_len=70,head_dim=32",
     "batch=2,heads=4,kv_heads=2,q_len=50,kv_len=301,head_dim=64",

@@ -125,7 +125,7 @@ TEST_CASE("attention: keys that a query may not see have no influence, NaN and i
 }
 
 TEST_CASE("attention: a key on the diagonal reaches the queries that see it and no other") {
-  // Several vectors of queries a panel, several panels, edges of each; grouped heads.
+  // Several vectors a Q micro-panel, several micro-panels, edges of each; grouped heads.
   for (const char* shape : {"batch=1,heads=1,q_len=120,kv_len=130,head_dim=20,causal=1",
                             "batch=1,heads=6,kv_heads=2,q_len=45,kv_len=45,head_dim=17,causal=1",
                             "batch=1,heads=1,q_len=150,kv_len=100,head_dim=12,causal=1"}) {

@@ -180,8 +180,8 @@ inline bool bits_equal(const float* x, const float* y, std::int64_t count) {
   return std::memcmp(x, y, static_cast<std::size_t>(count) * sizeof(float)) == 0;
 }
 
-// Shapes that reach every path: panels with edges, decoding with whole and with partial vectors,
-// grouped heads, keys split among threads.
+// Shapes that reach every path: Q micro-panels with edges, decoding with whole and with partial
+// vectors, grouped heads, keys split among threads.
 inline constexpr const char* path_shapes[] = {
     "batch=1,heads=2,q_len=70,kv_len=70,head_dim=20",
     "batch=1,heads=4,kv_heads=2,q_len=50,kv_len=300,head_dim=64",

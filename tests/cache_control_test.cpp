@@ -162,7 +162,7 @@ void** make_ring(Buffer& buffer) {
 
 }  // namespace
 
-// Time tells, and other processes only add to it, so both figures are the least of many tries: a
+// Time shows it, and other processes only add to it, so both figures are the least of many tries: a
 // line out of all caches takes 50 ns or more at best, one that a walk just touched 1 to 5 ns.
 TEST_CASE("an evicted line comes from memory, a touched one and scratch from the caches") {
   Buffer operand(walked_lines * page_bytes);

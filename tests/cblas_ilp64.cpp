@@ -1,5 +1,5 @@
-// A CBLAS whose integers have 64 bits under the names of the 32-bit interface: what cblas_test.cpp
-// wants to see refused. Only sdot computes; the others need only exist.
+// A CBLAS with 64-bit integers under the names of the 32-bit interface: cblas_test.cpp checks that
+// it is refused. Only sdot computes; the others need only exist.
 #include <cstdint>
 
 extern "C" {

@@ -75,7 +75,7 @@ std::string cache_file(const Folder& folder) {
   return files[0];
 }
 
-// A shared library that is no CBLAS: the C library.
+// A shared library that is not a CBLAS: the C library.
 std::string other_library() {
   Dl_info where{};
   REQUIRE(dladdr(reinterpret_cast<void*>(&getpid), &where) != 0);
@@ -151,7 +151,7 @@ TEST_CASE("the best core type is a name that the library takes, and it is kept o
   const std::string entry = read(file);
   CHECK(entry.ends_with("\n" + first[0].second + "\nend\n"));
 
-  // Answers come from the file: one that was changed by hand comes back as it stands.
+  // Answers come from the file: one that was changed by hand comes back unchanged.
   std::string changed = entry;
   changed.replace(entry.size() - first[0].second.size() - 5, first[0].second.size(), "Fromdisk");
   write(file, changed);
@@ -159,7 +159,7 @@ TEST_CASE("the best core type is a name that the library takes, and it is kept o
   // Also for the same library under its own name.
   CHECK(cblas::best_environment(cblas::open("")->path)[0].second == "Fromdisk");
 
-  // Corrupted in any way: measured again and mended.
+  // Corrupted in any way: measured again and fixed.
   for (const std::string& bad : {std::string(), std::string("rubbish"), std::string(5000, '\0'),
                                  entry.substr(0, entry.size() - 6), "x" + entry}) {
     write(file, bad);

@@ -35,7 +35,7 @@ struct Progress {
 };
 Progress progress;
 
-// Measured once, with a budget that buys the least number of repeats.
+// Measured once, with a budget for the least number of repeats.
 const Ceilings& measured() {
   static const Ceilings ceilings = [] {
     CeilingsRequest request;
@@ -52,7 +52,7 @@ const Ceilings& measured() {
 
 }  // namespace
 
-// Counts, so that a test can tell that probes allocate nothing. Not inlined: GCC would take malloc
+// Counts, so that a test can check that probes allocate nothing. Not inlined: GCC would take malloc
 // and delete, or new and free, for a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   ++allocations;

@@ -1,6 +1,6 @@
 /* Loaded before the OpenCL loader (LD_PRELOAD): lets a sound device claim or fail as CL_FAULTS
  * says, so that what happens then can be tested without breaking one. Every call not named here,
- * and every one whose fault was not asked for, goes to the loader. CL_FAULTS is a list like
+ * or named without a request for its fault, goes to the loader. CL_FAULTS is a list like
  * "gpu;memory=1000000":
  * - gpu: CPU devices claim to be GPUs
  * - memory=B: devices claim B bytes of memory
@@ -8,9 +8,9 @@
  * - group=N: kernels claim registers for N work-items of a group at most
  * - no_context: no context can be made
  * - allocation=B: buffers of B bytes and more cannot be had
- * - launch=N: the N-th launch of the process faults: the next wait fails with CL_OUT_OF_RESOURCES
- *   and every call after it with CL_INVALID_COMMAND_QUEUE, new contexts included, as NVIDIA's
- *   driver answers a process whose kernel faulted
+ * - launch=N: the N-th launch of the process faults: the next wait fails with
+ *   CL_OUT_OF_RESOURCES and every call after it with CL_INVALID_COMMAND_QUEUE, new contexts
+ *   included, as NVIDIA's driver answers a process after a kernel faulted
  * - token=FILE: the launch faults in the one process that removes FILE
  */
 #define _GNU_SOURCE
@@ -52,7 +52,7 @@ static int is_worker(void) {
   return answer;
 }
 
-/* What stands in CL_FAULTS for this process. */
+/* The value in CL_FAULTS for this process. */
 static const char* fault(const char* name) {
   const char* list = getenv("CL_FAULTS");
   if (find(list, "workers") != NULL && !is_worker()) return NULL;

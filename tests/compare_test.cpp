@@ -38,8 +38,8 @@ struct Noise {
 
 constexpr int rounds = 12;
 
-// `slowdown` 1.05: 5 % slower. std::mt19937_64 is exact everywhere, its distributions are not:
-// sums of twelve uniform numbers stand in for normal ones.
+// `slowdown` 1.05: 5 % slower. std::mt19937_64 is exact everywhere, its distributions are not: sums
+// of twelve uniform numbers replace normal ones.
 double normal(std::mt19937_64& random) {
   double sum = -6;
   for (int i = 0; i < 12; ++i) sum += static_cast<double>(random() >> 11) * 0x1p-53;

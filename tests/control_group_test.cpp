@@ -105,7 +105,7 @@ TEST_CASE("a container sees its part of the groups, whatever its own is called o
   CHECK(limit("/docker/1f", "/docker/1ff/inner") == 3000);  // a namesake's
   CHECK(limit("/", "/") == 3000);                           // names of its own
   CHECK(limit("/", "/inner") == 2000);
-  CHECK(limit("/", "/../inner") == 3000);  // moved out of what it sees
+  CHECK(limit("/", "/../inner") == 3000);  // moved out of its view
 }
 
 TEST_CASE("nothing to be read is no limit") {

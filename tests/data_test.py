@@ -212,7 +212,7 @@ class DataUsers(unittest.TestCase):
             self.assertNotEqual(self.errors(spoiled, schema), [])
 
     def check_described(self, value, schema: dict, root: dict, where: str) -> None:
-        """Every field of a document stands in its schema."""
+        """Every field of a document is in its schema."""
         while "$ref" in schema:
             schema = root["$defs"][schema["$ref"].split("/")[-1]]
         self.assertIn("type", schema, where)

@@ -27,7 +27,7 @@ Problem problem_of(const std::string& text) {
 
 using Row = std::vector<double>;
 
-// x of a softmax, whose scale is 8.
+// x of a softmax; its scale is 8.
 std::vector<Row> drawn(const char* distribution, const std::string& type = "f32") {
   const Problem problem = problem_of("softmax:rows=" + std::to_string(rows) +
                                      ",cols=" + std::to_string(cols) + ",type=" + type);
@@ -44,7 +44,7 @@ double largest(const Row& row) {
       row.begin(), row.end(), [](double a, double b) { return std::fabs(a) < std::fabs(b); }));
 }
 
-// Of the row that is drawn with y[i,j] = f(row of x).
+// Whether a kernel with y[i,j] = f(row of x) passes on the drawn row.
 bool passes(const Problem& problem, const char* distribution,
             const std::function<void(const float* x, float* y, std::int64_t n)>& row_of_y) {
   const InputSeed inputs(seed, distribution_named(distribution));

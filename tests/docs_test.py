@@ -256,7 +256,7 @@ def all_commands() -> list[str]:
 
 
 def inline_code(page: str) -> list[str]:
-    """What stands in backquotes outside of fenced blocks."""
+    """The text in backquotes outside of fenced blocks."""
     prose = re.sub(r"(?ms)^ *```.*?^ *```$", "", text_of(page))
     return re.findall(r"`([^`\n]+)`", prose)
 

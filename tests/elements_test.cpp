@@ -1,4 +1,4 @@
-// The elementwise kernels (add, activation): accuracy over a sweep of all floats, special values,
+// The elementwise kernels (add, activation): accuracy over samples of all floats, special values,
 // in place, threads that share elements, cost. What every kernel must do on every shape is in
 // conformance_test.cpp.
 #include <bit>
@@ -93,8 +93,8 @@ TEST_CASE(
 }
 
 TEST_CASE("activation functions keep their bounds over a sweep of all floats on every ISA target") {
-  // Every float whose bits are a multiple of 8191 (a prime), and of those from 2^-13 to 128, where
-  // the functions do more than scale, of 1021.
+  // Every float with bits that are a multiple of 8191 (a prime); from 2^-13 to 128, where the
+  // functions do more than scale, a multiple of 1021.
   std::vector<float> floats;
   const auto add = [&](std::uint64_t first, std::uint64_t last, std::uint64_t step) {
     for (std::uint64_t bits = first; bits < last; bits += step) {

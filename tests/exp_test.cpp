@@ -106,8 +106,8 @@ double ulp_error(float got, const Expected& expected) {
   return std::abs(result - expected.value) * expected.per_ulp;
 }
 
-// Every float whose bits are a multiple of 101 (a prime), and all of those near a place where the
-// method changes: both signs of 0, under- and overflow, the ends of the range reduction.
+// Every float with bits that are a multiple of 101 (a prime), and all of those near a place where
+// the method changes: both signs of 0, under- and overflow, the ends of the range reduction.
 const std::vector<float>& dense_floats() {
   static const std::vector<float> floats = [] {
     std::vector<float> values;

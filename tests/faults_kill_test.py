@@ -53,7 +53,7 @@ class Kills(Faults):
         print(f"bench: {faults.kills(10)} kills, {done + 1} runs completed")
 
     def no_round_is_lost(self, samples: list[dict[str, str]]) -> None:
-        """Of every row and repetition the rounds follow one another without a gap."""
+        """The rounds of every row and repetition follow one another without a gap."""
         rounds: dict[tuple[str, str], list[int]] = {}
         for sample in samples:
             rounds.setdefault((sample["row"], sample["launch"]), []).append(int(sample["round"]))
@@ -139,7 +139,7 @@ class Kills(Faults):
         print(f"tune: {faults.kills(4)} kills, {done + 1} searches completed")
 
     def trials(self) -> list[tuple]:
-        """Of the archive, whose pages must hang together; nothing before it is made."""
+        """The trials of the archive. Its pages must be consistent; nothing before it is made."""
         path = self.folder / "archive.sqlite"
         if not path.exists():
             return []

@@ -64,7 +64,7 @@ class Workers(Faults):
             process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
         process.stdout.readline()
-        process.stdout.close()  # in the middle of what hangs for a minute
+        process.stdout.close()  # in the middle of a run that hangs for a minute
         begin = time.monotonic()
         process.wait(timeout=20)
         self.assertLess(time.monotonic() - begin, 10)

@@ -86,7 +86,7 @@ class Plugins(Foreign):
         self.assertEqual(got, 0, out + err)
         mine = [line for line in out.splitlines() if "variant=mine" in line]
         self.assertGreater(len(mine), 10)
-        # Of number formats it takes float32 alone, and says so without a function for that.
+        # It takes only float32, and says so without a function for that.
         for line in mine:
             refuses = any(word in line for word in (",type=", ",scale=", ",mask=1"))
             self.assertEqual(line.split()[0], "UNSUPPORTED" if refuses else "PASSED")
@@ -392,7 +392,8 @@ class Peers(Foreign):
 
 
 class Ended(Foreign):
-    """Peers that end at some moment of a run: most of the time goes by waiting for hanging ones."""
+    """Peers that end at some moment of a run: most of the time is spent waiting for hanging
+    ones."""
 
     def ended_rows(self, end, moments, *arguments, shapes=("softmax:rows=4,cols=9",)):
         """The reasons of the rows of peers that ended, by moment. All others' rows must be good."""

@@ -95,7 +95,7 @@ class Trial {
   Reference reference_;
 };
 
-// Where blocks of b have 4 bits, how many bytes stand before them.
+// Where blocks of b have 4-bit values, the number of bytes before these.
 std::size_t head_of(DType format) { return format == &q4_1 ? 4 : 2; }
 
 // Every block of b with its place in the tensor.
@@ -244,7 +244,7 @@ const Fault faults[] = {
 };
 
 // Whether an element moved by more than what the formats of inputs and output may lose: a bias that
-// a clamp hides, say, is no fault.
+// a clamp hides, for example, is not a fault.
 bool matters(const Trial& t, const std::vector<double>& right, const std::vector<double>& wrong) {
   if (t.type("c_type") == &int32) return right != wrong;
   double largest = 0, moved = 0;

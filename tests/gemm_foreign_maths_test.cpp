@@ -1,5 +1,5 @@
-// Maths that other people's libraries quantise in: what such a library computes passes, and its
-// mistakes are found.
+// Maths in which third-party libraries quantise: the correct results of such a library pass, and
+// its mistakes are found.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void judge_anew(Trial& trial) {
   trial.reference = compute_reference(trial.problem, trial.operands.inputs(), seed, trial.math);
 }
 
-// A row of a in integers with a float16 step for each 32, as llama.cpp has it.
+// A row of a in integers with a float16 step for each 32, as in llama.cpp.
 struct Blocks {
   std::vector<double> quotients, steps;
   Blocks(const float* row, std::int64_t k) {

@@ -66,7 +66,7 @@ namespace {
 
 constexpr std::uint64_t seed = 5;
 
-// The kernel and its variant, of which one more format is allowed.
+// The kernel and its variant with one more format allowed.
 const Kernel& kernel_with_q5() {
   static constexpr DType b_types[] = {&float32, &q5_0};
   static std::vector<ParamSpec> params(gemm::kernel.params.begin(), gemm::kernel.params.end());

@@ -228,8 +228,8 @@ TEST_CASE("what c held before has no influence, on every path") {
   for (const char* shape : {"m=1,n=300,k=200", "m=300,n=1,k=200", "m=3,n=4,k=5", "m=9,n=600,k=400",
                             "m=9,n=600,k=400,trans_b=1", "m=600,n=9,k=400,trans_a=1",
                             "m=200,n=210,k=220", "m=33,n=35,k=37", "m=200,n=210,k=220,prepack=1",
-                            // Strips of four vectors, and others beside; long runs of c, b in place
-                            // and packed; a packed before its first use, either way it lies.
+                            // B micro-panels of four vectors, and others beside; long runs of c, b
+                            // in place and packed; a packed before its first use, in both layouts.
                             "m=24,n=64,k=144,batch=4", "m=61,n=113,k=140", "m=700,n=1001,k=3",
                             "m=700,n=1000,k=4,trans_b=1", "m=800,n=900,k=17", "m=300,n=1601,k=200",
                             "m=300,n=1601,k=200,trans_a=1"}) {
@@ -323,7 +323,7 @@ TEST_CASE("inputs may have rows that repeat or overlap, and one row may have any
     int64_t a_batch, a_row, b_batch, b_row;
   };
   // Rows of a all the same (stride 0), overlapping windows (stride 1), a batch sharing one b, and
-  // single rows whose stride is smaller than their length.
+  // single rows with a stride smaller than their length.
   const Case cases[] = {{"m=30,n=20,k=50", 0, 0, 0, 20},
                         {"m=30,n=20,k=50", 0, 1, 0, 7},
                         {"m=30,n=20,k=50,trans_b=1", 0, 3, 0, 2},
@@ -523,7 +523,7 @@ TEST_CASE("hwy: a transposed a against a skinny n, or so many columns beyond who
 }
 
 TEST_CASE("hwy: nothing beside c is touched, not even to write back what was there") {
-  // Rows of c stand within longer ones, whose rest any product of a's NaN that strays would change.
+  // Rows of c lie within longer ones: a stray product of a's NaN would change the rest of those.
   for (const char* shape :
        {"m=1,n=5,k=9", "m=1,n=45,k=70", "m=3,n=45,k=70", "n=3,m=45,k=70,trans_a=1", "m=45,n=1,k=70",
         "m=45,n=1,k=70,trans_a=1", "m=77,n=21,k=60,trans_a=1"}) {
@@ -560,7 +560,7 @@ TEST_CASE("hwy: a column of c, with and without gaps, on top of one of c0 with a
     View c0 = operands.all().at("c0"), c = operands.output();
     const int64_t rows = c.shape[1], batch = 3 * rows, floats = c.shape[0] * batch;
     const auto plan = gemm::hwy.plan(problem, {}, Environment(), operands.all());
-    for (const int gaps : {1, 2, 3, 0, 1}) {  // of c, of c0; bound anew
+    for (const int gaps : {1, 2, 3, 0, 1}) {  // of c, of c0; bound again
       std::vector<float> apart(static_cast<std::size_t>(floats), 1.5f), apart0 = apart;
       View wide = c, wide0 = c0;
       wide.data = apart.data(), wide0.data = apart0.data();

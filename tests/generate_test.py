@@ -71,7 +71,8 @@ class Ids(Model):
         self.held_against_double(tiny.tensors(seed=6), prompt=[i * 7 % 250 for i in range(61)])
 
     def logits(self, *words: str) -> list[float]:
-        """Of the first token after a long prompt, and of 7 more, each after the ones before."""
+        """Logits of the first token after a long prompt, and of 7 more, each after the ones
+        before."""
         self.ids("--tokens", "8", "--ignore-end", "--logits", self.path("logits.npy"), *words,
                  prompt=[i * 7 % 250 for i in range(61)])
         return read_npy(self.path("logits.npy"))[2]
@@ -79,8 +80,8 @@ class Ids(Model):
     def test_short_caches_weights_and_arithmetic_are_near_to_float32(self):
         self.model()
         exact = self.logits("--weight-type", "f32")
-        # Logits reach 5. Roundings of 2^-9 and 2^-12 of what is attended to, and of 1/254 and 2^-9
-        # of weights, through two layers: tenths at most, and something.
+        # Logits reach 5. Roundings of 2^-9 and 2^-12 of keys and values, and of 1/254 and 2^-9 of
+        # weights, through two layers: tenths at most, and more than zero.
         for words, near in ((("--kv-type", "f16"), 0.01), (("--kv-type", "bf16"), 0.05),
                             (("--weight-type", "bf16"), 0.2), (("--weight-type", "s8c"), 0.2),
                             (("--weight-type", "s8c", "--math", "int8-dynamic"), 0.4),

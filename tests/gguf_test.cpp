@@ -92,7 +92,8 @@ TEST_CASE("a value of another type than was asked for is an error that names it"
   CHECK_THROWS_AS(gguf.text("a.real"), Error);
 }
 
-// The hashes (FNV-1a) are of what gguf 0.19 (PyPI) makes of the same bytes, with NumPy 2.4:
+// The hashes (FNV-1a) are of the floats that gguf 0.19 (PyPI) makes of the same bytes, with NumPy
+// 2.4:
 //   raw = np.array([(i * 37 + 11) % 251 for i in range(bytes)], np.uint8).reshape(-1, unit)
 //   raw[:, byte] &= mask, for each of a unit's masks below: scales and floats become finite
 //   gguf.quants.dequantize(raw.reshape(1, -1), type).tobytes()  (float16: NumPy's astype)
@@ -210,7 +211,7 @@ TEST_CASE("axes, types, alignment and places that cannot be are refused") {
   refused_as(GgufWriter().integer("k\n\x1b", 1).integer("k\n\x1b", 2).file(), "metadata 'k");
 }
 
-// Reads all that a caller may read of a file that was accepted; tells how many elements.
+// Reads all that a caller may read of a file that was accepted; returns how many elements.
 std::size_t read_all(const Gguf& gguf) {
   std::size_t count = 0;
   for (const GgufValue& value : gguf.metadata()) count += elements_of(value).size();

@@ -21,7 +21,7 @@ inline std::string gguf_text(std::string_view text) {
 
 class GgufWriter {
  public:
-  // `bytes` as they stand in the file after the type.
+  // `bytes`: the file's bytes after the type.
   GgufWriter& value(std::string_view key, GgufType type, const std::string& bytes) {
     values_.push_back(gguf_text(key) + raw(type) + bytes);
     return *this;

@@ -172,8 +172,8 @@ class Completion(Installed):
                 self.assertIn(completed, self.zsh(folder, typed, completed))
 
     def zsh(self, folder: Path, typed: str, completed: str) -> str:
-        """What stands on the line after Tab, of a shell on a terminal of its own, as soon as it
-        holds what is expected."""
+        """The line after Tab in a shell on a terminal of its own, as soon as it contains the
+        expected text."""
         return output("zsh", "-f", "-c", """
             zmodload zsh/zpty
             zpty shell zsh -f -i

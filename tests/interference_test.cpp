@@ -1,4 +1,4 @@
-// Steal, preemption and moved probes are seen in the counters that tell of them.
+// Steal, preemption and moved probes are seen in the counters that show them.
 #include <doctest/doctest.h>
 #include <unistd.h>
 

@@ -61,7 +61,7 @@ class Ladder(unittest.TestCase):
                 if variant["name"] == of and variant["available"] and variant["ladder"]}
 
     def ladders(self, of: str = "hwy") -> dict[str, list[dict[str, Any]]]:
-        """Of those what --ladder measures: the rung `separate` is for --fusion."""
+        """The rungs of those that --ladder measures: the rung `separate` is for --fusion."""
         return {kernel: [rung for rung in rungs if rung["name"] != "separate"]
                 for kernel, rungs in self.all_rungs(of).items()}
 
@@ -175,7 +175,7 @@ class Ladder(unittest.TestCase):
         self.assertEqual({row["variant"] for row in rows}, {"hwy"})
         self.assertEqual({row["status"] for row in rows}, {"PASSED"})
         self.assertEqual(rows[0]["tuning"], f"step={step}")
-        # The variant's own choice comes last; before it stand those that differ in one decision.
+        # The variant's own choice comes last; before it come those that differ in one decision.
         self.assertEqual([row["tuning_source"] for row in rows],
                          ["given"] * (len(rows) - 1) + ["model"])
         own = set(rows[-1]["tuning"].split(","))

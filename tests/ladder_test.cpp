@@ -1,5 +1,5 @@
 // Ladders: rungs stay hidden unless asked for by `step=I`, never count as their variant's own row,
-// and stand in tables of their own. That rungs are right is tested with the variants
+// and have tables of their own. That rungs are right is tested with the variants
 // (conformance_test.cpp and the kernels' tests).
 #include <doctest/doctest.h>
 

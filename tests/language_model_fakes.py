@@ -245,7 +245,7 @@ def floods(handler: Handler) -> None:
 
 
 def raw(body: str, kind: str = "text/html") -> Answer:
-    """HTTP 200 with a body that is no answer of the API."""
+    """HTTP 200 with a body other than an answer of the API."""
     return lambda handler: handler.reply(200, body, {"Content-Type": kind})
 
 
@@ -294,7 +294,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """As ROOFLANE_LLM_URL has it."""
+        """The address, in the form of ROOFLANE_LLM_URL."""
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def __exit__(self, *args: Any) -> None:

@@ -64,7 +64,7 @@ struct Case {
       for (std::int64_t j = 0; j < x.cols(); ++j) {
         const double scaled = (x.row(r)[j] - sum / n) / sigma * gamma.row(0)[j];
         const double error = std::abs(y.row(r)[j] - (scaled + beta.row(0)[j]));
-        // One u of the row's spread stands in for elements that sit on the mean.
+        // One u of the row's spread is allowed for elements that are equal to the mean.
         const double size = std::abs(scaled) + std::abs(beta.row(0)[j]) + 1;
         worst = std::isnan(error) ? infinity : std::max(worst, error / size * 0x1p24);
       }
@@ -148,7 +148,7 @@ TEST_CASE("LayerNorm keeps the digits of elements that sit on a mean near zero")
 }
 
 TEST_CASE("LayerNorm bears an outlying first element, drifting means and steps") {
-  // Of the last, four rows do not stay in L2.
+  // Four rows of the last size do not stay in L2.
   const auto l2 = static_cast<std::int64_t>(machine().l2_bytes / sizeof(float));
   for (const std::int64_t cols : {std::int64_t{13}, std::int64_t{100}, std::int64_t{4096},
                                   std::int64_t{30011}, l2 / 8 + 4465}) {

@@ -19,7 +19,7 @@ BODY = "  f(\"{\");  // {\n"
 
 
 def source(lines: int) -> str:
-    """A class whose method has so many lines, and an initialiser of more."""
+    """A class with a method of so many lines, and an initialiser of more."""
     return ("namespace n {\nconst Table table = {\n" + "  {1, f(2)},\n" * 200 + "};\n"
             "#define HEAD(x) { x\nclass C {\n int f(int x) const {\n" + BODY * (lines - 2)
             + " }\n};\n}\n")
@@ -84,10 +84,35 @@ class WordsTest(unittest.TestCase):
     def test_a_word_with_a_proper_meaning_is_left_alone(self) -> None:
         self.assertEqual(self.found("docs/page.md", "```sh\nmend anew\n```\nThere is no `mend`: x "
                                     "stands for a row, is no longer read, B micro-panels.\n"), [])
-        self.assertEqual(self.found("scripts/a.py", 'x = "a ".strip() + "mend"  # anew\n'), [])
+        self.assertEqual(self.found("scripts/a.py", 'x = "a ".strip() + "mend"  # again\n'), [])
+
+    def test_a_forbidden_word_in_a_comment_of_c_is_found(self) -> None:
+        text = ("int f(); // clean\n/* First.\n * It stands. */\nf(/*turns=*/1, 1'000, '\"');\n"
+                "// The rest\n// of\n// which `turn` is code.\n")
+        for name in ("src/core/a.hpp", "kernels/add/a.cl", "tests/a.c"):
+            self.assertEqual(self.found(name, text), [
+                f"{name}:3: 'stands': write: is, is listed, holds",
+                f"{name}:6: 'of which': write: a second sentence"])
+
+    def test_a_forbidden_word_in_a_comment_of_python_is_found(self) -> None:
+        for name in ("bench/a.py", "tests/new/meson.build"):
+            self.assertEqual(
+                self.found(name, "x = '\\''  # As it\n         # stands.\n# Read\n\n# anew.\n"),
+                [f"{name}:2: 'stands': write: is, is listed, holds",
+                 f"{name}:5: 'anew': write: again"])
+        self.assertEqual(
+            self.found("tests/a.py", 'def f():\n    """It\n    is no list."""\n'
+                       '    return "It is no list."\n'),
+            ["tests/a.py:3: 'is no': write: is not a"])
+
+    def test_a_string_that_looks_like_a_comment_is_none(self) -> None:
+        self.assertEqual(self.found("bench/a.cpp", 'f("// anew", \'"\', "/* anew */");\n'
+                                    'g(R"(\n// anew "\n)", "\\"// anew");\n'), [])
+        self.assertEqual(self.found("bench/a.py", 'f("# anew", \'"# anew\')\n'
+                                    'g("""\n# anew "\n""", "\\"# anew")\n'), [])
 
     def test_a_word_of_our_own_in_a_name_is_found(self) -> None:
-        self.assertEqual(self.found("src/core/a.hpp", "// A turn\nint next_turn, returned;\n"),
+        self.assertEqual(self.found("src/core/a.hpp", "// A slot\nint next_turn, returned;\n"),
                          ["src/core/a.hpp:2: name 'next_turn': say: slot (of a round), transpose "
                           "(of a matrix)"])
         self.assertEqual(self.found("python/rooflane/a.py", "class LoopSweep:\n    pass\n"),
@@ -96,7 +121,7 @@ class WordsTest(unittest.TestCase):
     def test_folders_that_are_not_clean_yet_are_left_out(self) -> None:
         self.assertTrue(all((Path(lint.__file__).parent.parent / path.rstrip("/")).exists()
                             for path in lint_words.NO_NAMES_YET if path != "src/jail/"))
-        self.assertEqual(self.found("kernels/gemm/a.cpp", "int turn;\n"), [])
+        self.assertEqual(self.found("kernels/gemm/a.cpp", "int turn;  // A turn\n"), [])
 
 
 class TidyTest(unittest.TestCase):
@@ -133,8 +158,8 @@ class TidyTest(unittest.TestCase):
                                  {"src/a.cpp", "src/core/a.hpp", "src/core/b.hpp"})
 
     def check(self, seconds: float, finding: str = "") -> tuple[bool, list[str]]:
-        """Of sources one, two, … five, each of which takes a second on the only core, and four
-        takes a minute."""
+        """Checks sources one, two, … five: each takes a second on the only core, and four takes a
+        minute."""
         now = 0.0
 
         def run(_tool: str, *arguments: str, seconds: float) -> bool:

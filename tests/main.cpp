@@ -28,7 +28,7 @@ struct Tally {
   int failed = 0;
   int skipped = 0;  // whole cases and parts of others
   std::map<Lack, Count> lacks;
-  // Of the case that runs.
+  // State of the running case.
   bool case_skipped = false;
   std::set<Lack> parts;
 };

@@ -281,7 +281,8 @@ TEST_CASE("swaps are steps alone, kernels, and all together") {
   CHECK_THROWS_AS(check_changes({{"gemm", "scalr"}}, instance, catalogue()), Error);
 }
 
-// Made-up rounds: a step of 60 % and one of 40, of which calls take half as long when swapped.
+// Made-up rounds: a step of 60 % and one of 40 %. The second one's calls take half as long when
+// swapped.
 PhaseRounds made_up(double measured) {
   PhaseRounds rounds;
   rounds.swaps = {{"second", {0, 1}}};

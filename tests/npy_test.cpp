@@ -86,7 +86,7 @@ TEST_CASE("versions 1 to 3 are read") {
 TEST_CASE("Fortran order becomes C order, in every rank and across chunks") {
   CHECK(read(write(npy(dictionary("<f4", "True", "(2, 3)"), bytes_of(six)))) ==
         std::vector<float>{0, 2, 4, 1, 3, 5});
-  // Element [i,j,k] of a Fortran array stands at i + 3 (j + 5 k).
+  // Element [i,j,k] of a Fortran array is at i + 3 (j + 5 k).
   std::vector<float> stored(3 * 5 * 2);
   for (std::size_t i = 0; i < stored.size(); ++i) stored[i] = static_cast<float>(i);
   const std::vector<float> cube =

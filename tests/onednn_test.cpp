@@ -128,5 +128,5 @@ TEST_CASE("a product that oneDNN gets wrong is refused, and one that it gets rig
       }
     }
   }
-  CHECK(right > 300);  // of 576: it is no stranger to products
+  CHECK(right > 300);  // of 576: it computes most products correctly
 }

@@ -245,7 +245,7 @@ def patches(channels: int = 3, patch: int = 4, width: int = 10) -> Graph:
 
 
 def cached(width: int = 8, heads: int = 2) -> Graph:
-    """A token behind others, whose keys and values are the inputs `past`."""
+    """A token behind others; their keys and values are the inputs `past`."""
     g = Graph("cached")
     x = g.input("x", [1, 1, width])
     head_dim = width // heads

@@ -16,7 +16,7 @@ using opencl::TriedDrivers;
 
 namespace {
 
-// The loader's variables as a test wants them, and the folder's as it was afterwards.
+// The loader's variables for a test; the folder's is restored afterwards.
 class Vendors {
  public:
   explicit Vendors(const std::string& folder, const std::string& libraries = "") {

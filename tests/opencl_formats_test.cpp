@@ -99,7 +99,7 @@ TEST_CASE("matrix units multiply f16, bf16 and 8-bit integers of any size and la
        {// Rows along k that are a whole number of copies, and such that are not.
         Case{"f16", "gemm:m=37,n=41,k=72,a_type=b_type=f16,trans_b=1", units},
         {"bf16", "gemm:m=33,n=66,k=65,a_type=b_type=bf16,trans_b=1,c_type=bf16", units},
-        // Rows across k, read as they are or laid out anew.
+        // Rows across k, read as they are or with a new layout.
         {"f16", "gemm:m=72,n=80,k=30,a_type=b_type=f16,trans_a=1", wide},
         {"bf16", "gemm:m=70,n=50,k=30,a_type=b_type=bf16,trans_a=1,batch=2", wide},
         // Shares of k; one of them is empty.

@@ -27,7 +27,7 @@ const Catalogue& catalogue() {
 
 Problem problem_of(const std::string& text) { return parse_problem(text, catalogue().kernels()); }
 
-// A plan whose kernel has a local array of KIB and builds with OPTIONS.
+// A plan with a kernel that has a local array of KIB and is built with OPTIONS.
 class GreedyPlan final : public opencl::DevicePlan {
  public:
   GreedyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)

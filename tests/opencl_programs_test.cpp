@@ -232,7 +232,7 @@ TEST_CASE("a whole file whose program the driver refuses is built anew") {
   const TemporaryFolder folder;
   const ProgramCache cache(folder.path(), plenty);
   CHECK(answer(*opencl::Context::fresh(0, &cache), "-DN=5") == 5);
-  // Its key stands behind the mark, as a length and a text.
+  // Its key follows the mark, as a length and a text.
   const std::string whole = contents(files_in(folder.path()).at(0));
   const std::size_t mark = whole.find('\n') + 1;
   std::uint64_t length = 0;

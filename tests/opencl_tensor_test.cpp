@@ -98,8 +98,8 @@ struct Product {
     }
     return c;
   }
-  // The largest |c - exact| / Σ|a||b| in units of 2^-24. Elements whose exact value float32 cannot
-  // hold must be that infinity or NaN; else the result is infinite.
+  // The largest |c - exact| / Σ|a||b| in units of 2^-24. Elements with an exact value beyond
+  // float32 must be that infinity or NaN; else the result is infinite.
   double error(const std::vector<float>& c) const {
     double worst = 0;
     for (int64_t i = 0; i < m; ++i) {

@@ -2,7 +2,8 @@
 """Recipes of package managers agree with the build: packages_test.py SOURCE_DIR
 
 The conda recipe is read by rattler-build itself, in an environment made from PyPI; where that
-cannot be made, the test says so and skips. vcpkg's own checks need a checkout of vcpkg and are not run.
+cannot be made, the test says so and skips. vcpkg's own checks need a checkout of vcpkg and are not
+run.
 """
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class Peers(unittest.TestCase):
                             for t in outputs]
                     letters = ["i" if t["dtype"] == "int32" else "f" for t in outputs]
                     expected = [value for values in each for value in values]
-                    # A hundredth of what inputs rounded to TF32 would err by.
+                    # A hundredth of the error of inputs rounded to TF32.
                     allowed = 1e-5 * max([1, *map(abs, expected)])
                     for round_ in range(2):
                         got = self.output(worker, [len(values) for values in each], letters)
@@ -368,7 +368,8 @@ fake_ggml.check(sys.argv[1:])
             self.assertIn("--prepare numba", variant["absent"])
         self.assertEqual(worker.open("softmax:rows=1,cols=1")["status"],
                          "UNSUPPORTED")
-        # An interpreter without the package; one that is no program; packages that do not load.
+        # An interpreter without the package; a file that is not a program; packages that do not
+        # load.
         bare = self.serve("numpy", ROOFLANE_PEERS_PYTHON=self.bare_python())
         self.assertIn("numpy", bare.greeting["variants"][0]["absent"])
         broken = self.script("broken", "#!/no/such/interpreter\n")

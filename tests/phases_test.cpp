@@ -228,7 +228,7 @@ TEST_CASE("a plan computes the same bits with a recorder, and says what it did")
   check_phases(gemm::hwy, gemm_ways::gemm_problem("m=40,n=64,k=9000"),
                "path=3,transposed=0,threads=2,k_parts=2",
                {RunPhase::compute, RunPhase::reduce, RunPhase::wait});
-  // Queries transposed and outputs transposed back; keys split among threads, whose parts are
+  // Queries transposed and outputs transposed back; keys split among threads, with the parts
   // joined.
   const Kernel* const kernels[] = {&attention::kernel};
   check_phases(attention::hwy,

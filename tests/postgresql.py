@@ -59,7 +59,7 @@ class Server:
             said.unlink()
 
     def url(self, database: str = "postgres") -> str:
-        """Of one of its databases."""
+        """The address of one of its databases."""
         return f"postgresql+psycopg://{USER}@/{database}?host={self._folder}"
 
     def restart(self) -> None:

@@ -39,7 +39,7 @@ class OnDevice(Exporter):
 
 
 class Memory(unittest.TestCase):
-    """Arrays are used where they lie."""
+    """Arrays are used in place."""
 
     def test_results_are_written_in_place(self):
         x = np.random.default_rng(1).standard_normal((6, 9)).astype("float32")

@@ -16,7 +16,7 @@ import skip
 
 BRIEF = {"threads": 1, "min_time": 0.0001, "max_time": 0.05, "launches": 1, "ceilings_time": 0.1}
 SHAPE = "softmax:rows=4,cols=9"
-# What users write: a script whose function is found again by a worker.
+# A user's script: a worker finds its function again.
 SCRIPT = """
 import numpy, rooflane
 

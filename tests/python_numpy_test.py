@@ -197,7 +197,7 @@ class Integers(unittest.TestCase):
 
 
 class Masks(unittest.TestCase):
-    """Of bool, as PyTorch has them: true takes part."""
+    """Masks of bool, like PyTorch's: true takes part."""
 
     def setUp(self):
         random = np.random.default_rng(SEED)

@@ -81,7 +81,7 @@ class Resume(unittest.TestCase):
             process.communicate(timeout=PATIENCE)
             kills += 1
             after = read(self.samples)
-            # What stood in the file before the kill stands there still, in the same order.
+            # The rows in the file before the kill are still there, in the same order.
             self.assertEqual(after[:len(seen)], seen, f"seed {SEED}")
             self.assertEqual(after[:len(before)], before, f"seed {SEED}")
             self.check_rounds(after)
@@ -105,7 +105,7 @@ class Resume(unittest.TestCase):
         self.assertFalse(self.state.exists())
 
     def check_rounds(self, samples: list[dict[str, str]]) -> None:
-        """Of every row and repetition the rounds follow one another without a gap."""
+        """The rounds of every row and repetition follow one another without a gap."""
         rounds = collections.defaultdict(list)
         for sample in samples:
             rounds[sample["row"], sample["launch"]].append(int(sample["round"]))

@@ -71,12 +71,12 @@ TEST_CASE("RMSNorm of many narrow rows is right, and where threads' shares of th
 }
 
 TEST_CASE("RMSNorm bears rows of very large, very small and very different elements") {
-  // Of the last, four rows do not stay in L2.
+  // Four rows of the last size do not stay in L2.
   const auto l2 = static_cast<std::int64_t>(machine().l2_bytes / sizeof(float));
   for (const std::int64_t cols : {std::int64_t{13}, std::int64_t{100}, std::int64_t{4096},
                                   std::int64_t{30011}, l2 / 8 + 4465}) {
     Case c(5, cols);
-    const float large = 1e19f / std::sqrt(static_cast<float>(cols));  // whose squares' sum fits
+    const float large = 1e19f / std::sqrt(static_cast<float>(cols));  // the squares' sum fits
     c.x.fill([&](std::int64_t r, std::int64_t j) {
       switch (r) {
         case 0:

@@ -1,4 +1,4 @@
-// Roofline arithmetic on synthetic ceilings and on a kernel whose cost is known: no measurement.
+// Roofline arithmetic on synthetic ceilings and on a kernel with a known cost: no measurement.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -301,7 +301,7 @@ TEST_CASE("what only moves bytes has the roof of its bytes, at those that it tou
   Problem p(mover);
   p.set("n", 125000);
   p.set("work", 0);
-  // Of 1e6 bytes of operands 0.75e6 are touched, two thirds of them written.
+  // 0.75e6 of 1e6 bytes of operands are touched, two thirds of them written.
   const MemoryPeak peak = find_memory_peak(synthetic(), 0.75e6, 2.0 / 3, 1, "").value();
   const Roof roof = roof_of(p, synthetic(), "fp32", "AVX3", 1, "").value();
   CHECK(roof.ai == 0);

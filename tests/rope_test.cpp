@@ -53,7 +53,7 @@ struct Case {
 }  // namespace
 
 TEST_CASE("rope rotates pairs of a known row by known angles, in both styles") {
-  // Position 2 of base 100 and 4 elements: the second pair turns a tenth as fast.
+  // Position 2 of base 100 and 4 elements: the second pair rotates a tenth as fast.
   const double t[] = {2, 0.2};
   const float x[] = {1, 2, 3, 4};
   for (const bool is_half : {true, false}) {

@@ -99,7 +99,7 @@ double element(std::int64_t kind, std::int64_t j, double largest) {
 }
 constexpr std::int64_t kinds = 18;
 
-// Of 2 · kinds rows: each kind twice, beside different ones.
+// The kind of each of 2 · kinds rows: each kind twice, beside different ones.
 std::int64_t kind_of(std::int64_t row) { return row < kinds ? row : 5 * row % kinds; }
 
 // What the format can hold of it.

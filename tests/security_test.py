@@ -25,7 +25,7 @@ EVIL_MARKDOWN = EVIL + "![](http://127.0.0.1/seen)[x]: http://127.0.0.1/ \n\n# o
 
 class Servers(Faults):
     def listening(self, process: int) -> list[str]:
-        """The addresses at which a process listens, in hexadecimal as the kernel tells them."""
+        """The addresses at which a process listens, in the kernel's hexadecimal form."""
         sockets = set()
         for file in Path(f"/proc/{process}/fd").iterdir():
             try:

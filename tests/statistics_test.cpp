@@ -1,4 +1,4 @@
-// Statistics on samples whose figures are known, and intervals that cover as often as they claim.
+// Statistics on samples with known figures, and intervals that cover as often as they claim.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -321,8 +321,7 @@ TEST_CASE("simulated pairs: intervals cover, nothing wins against itself, 5 and 
 }
 
 TEST_CASE("recorded pairs of one build with itself: five repetitions cover 1, and name no winner") {
-  // Logarithms of ratios by group, machine state and repetition; how they were taken stands in the
-  // file.
+  // Logarithms of ratios by group, machine state and repetition; the file says how they were taken.
   std::ifstream file(PAIRS_FILE);
   REQUIRE(file);
   std::map<std::string, std::map<int, std::vector<double>>> groups;

@@ -61,8 +61,8 @@ double ulp_error(float got, double expected) {
   return std::ldexp(std::abs(static_cast<double>(got) - expected), 23 - exponent);
 }
 
-// Every float whose bits are a multiple of 2003, of those from 2^-13 to 9.5, where tanh is neither
-// x nor 1, of 61 (both primes), and all near the places where the method changes.
+// Every float with bits that are a multiple of 2003; from 2^-13 to 9.5, where tanh is neither x nor
+// 1, a multiple of 61 (both primes); and all near the places where the method changes.
 std::vector<float> dense_floats() {
   std::vector<float> values;
   const auto add = [&](std::uint64_t first, std::uint64_t last, std::uint64_t step) {

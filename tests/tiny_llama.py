@@ -164,7 +164,7 @@ class Reference:
         self._values: list[list[list[float]]] = [[] for _ in range(LAYERS)]
 
     def logits(self, token: int) -> list[float]:
-        """Of what follows `token`, which follows all that were given before."""
+        """The logits after `token`, which follows all earlier ones."""
         x = list(self._rows["token_embd"][token])
         for layer in range(LAYERS):
             attended = self._attend(layer, self._normed(x, f"blk.{layer}.attn_norm"))
@@ -190,7 +190,7 @@ class Reference:
 
     @staticmethod
     def _rotated(x: list[float], position: int) -> list[float]:
-        """Neighbours turn together, the pair i of a head by position · base^(-2i/head_dim)."""
+        """Neighbours rotate together, the pair i of a head by position · base^(-2i/head_dim)."""
         result = []
         for at in range(0, len(x), 2):
             angle = position * BASE ** (-(at % HEAD_DIM) / HEAD_DIM)

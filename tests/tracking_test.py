@@ -186,7 +186,7 @@ class ReFrame(Tracking):
 
 
 class Actions(Tracking):
-    """The steps of the workflow, whose program measures briefly and whose build is done."""
+    """The steps of the workflow with a program that measures briefly and a build that is done."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -230,7 +230,7 @@ class Actions(Tracking):
 
     def test_a_row_that_fails_since_fails_the_job(self) -> None:
         self.run_steps()
-        # Bench gives the same rows, one of which failed since.
+        # Bench prints the same rows, but one of them fails now.
         program = self.folder / "build/rooflane"
         program.write_text(
             '#!/bin/sh\nif [ "$1" != bench ]; then exec ' + str(ROOFLANE) + ' "$@"; fi\n'

@@ -196,7 +196,7 @@ class Processes(unittest.TestCase):
 
 
 class Deaths(unittest.TestCase):
-    """Workers that die of what they evaluate, without processes."""
+    """Workers that a configuration kills, without processes."""
 
     def test_what_kills_three_workers_is_a_crash(self):
         machine = Machine("m", ("m",), ())

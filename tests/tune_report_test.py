@@ -43,7 +43,7 @@ EVIL = "<script>alert(1)</script> & \"x\" 'y' \x1b[31m]]>"
 
 def trial(number: int, configuration: Configuration, value: float | None,
           outcome: Outcome = Outcome.CORRECT, reason: str = "", **more: object) -> Trial:
-    """One whose ratio is known to 1 %."""
+    """A trial with a ratio known to 1 %."""
     ratio = Ratio(value, value * 0.99, value * 1.01) if value else None
     return Trial(number, configuration, outcome, "tpe" if number else "seed", reason=reason,
                  ratio=ratio, ns=[value * 1e5] * 5 if value else [],

@@ -354,7 +354,7 @@ class Recorded(Searches):
     def search(self, client: Client, evaluator: SourceEvaluator) -> History:
         """A short search; no file is touched but the archive's."""
         space = evaluator.open(Target(SHAPE, "hwy"))
-        # What differs from machine to machine is no part of the recorded requests.
+        # The recorded requests do not contain facts that differ from machine to machine.
         space = dataclasses.replace(space, roof_ns=None, isa="AVX2")
         writer = SourceWriter(space, client, dataclasses.replace(self.SETTINGS), evaluator, False)
         archive = self.archive()

@@ -244,7 +244,7 @@ class Finals(unittest.TestCase):
         self.assertTrue(1.08 < far.low < far.value < far.high < 1.13)
         self.assertTrue(0.98 < near.low <= 1 <= near.high < 1.02)
         self.assertTrue(open_.low < 0.8 and open_.high > 1.2)
-        self.assertEqual(compare([[[0.5]]])[0][0].high, float("inf"))  # one round tells no interval
+        self.assertEqual(compare([[[0.5]]])[0][0].high, float("inf"))  # one round has no interval
         for wrong in ([[]], [[[]]]):
             with self.assertRaises(Refused):
                 compare(wrong)

@@ -147,7 +147,7 @@ class Tuned(CommandLine):
         given = self.rows(*shapes[:2], "-v", "hwy", "--tuning", "hwy:path=4", "--tuned", "none")
         model = self.rows(*shapes[:2], "-v", "hwy")
         self.assertEqual([row["tuning_source"] for row in given + model], ["given", "model"])
-        # A given tuning stands, whatever is stored.
+        # A given tuning is used, whatever is stored.
         both = self.rows(*shapes[:2], "-v", "hwy", "--tuning", "hwy:path=3", "--tuned", file)
         self.assertEqual([row["tuning_source"] for row in both], ["given"])
 

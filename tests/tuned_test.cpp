@@ -29,7 +29,7 @@ const Catalogue& built_in() {
 
 Problem problem(const std::string& text) { return parse_problem(text, built_in().kernels()); }
 
-// A variant whose plan fails at block=9 and refuses blocks above the number of rows.
+// A variant with a plan that fails at block=9 and refuses blocks above the number of rows.
 constexpr Tunable tunables[] = {{"block", "made up", 1, 1000}, {"other", "made up", 0, 9}};
 const Backend backend = {.name = "made up", .isa = "baseline"};
 

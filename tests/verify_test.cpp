@@ -142,7 +142,7 @@ TEST_CASE("inputs rounded to bfloat16 fail") {
 
 TEST_CASE("an exp that errs by 1e-4 fails") {
   const Catalogue catalogue = Catalogue::built_in();
-  // Of exp(x), by x's last bit up or down.
+  // exp(x) with an error, up or down by x's last bit.
   const auto erring = [](double x) {
     const bool up = std::bit_cast<std::uint32_t>(static_cast<float>(x)) & 1;
     return std::exp(x) * (up ? 1 + 1e-4 : 1 - 1e-4);

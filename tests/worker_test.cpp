@@ -30,7 +30,7 @@ const Catalogue& catalogue() {
 ProcessSettings fake_program() {
   ProcessSettings settings;
   settings.argv = {FAKE_PROGRAM, "worker"};
-  // Sanitizers would turn the fake's signal into an exit status of their own.
+  // Sanitizers would replace the fake's signal by an exit status of their own.
   const char* const given = std::getenv("ASAN_OPTIONS");
   settings.environment = {{"ASAN_OPTIONS", fmt::format("{}:handle_segv=0", given ? given : "")}};
   return settings;

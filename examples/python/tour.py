@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A tour in cells, which Jupyter and editors run one by one: a layer, and how fast it is."""
-# %% A layer of a transformer with rooflane's kernels; arrays are used where they lie.
+# %% A layer of a transformer with rooflane's kernels; arrays are used in place.
 import numpy as np
 import rooflane
 

@@ -25,7 +25,7 @@ class RooflaneCheck(rfm.RunOnlyRegressionTest):
     valid_prog_environs = ["*"]
     time_limit = "10m"
     # A share of the roof says the same of every machine; a time says it of one alone, and a
-    # reference for it would stand under "system:partition".
+    # reference for it belongs under "system:partition".
     least_share = variable(float, value=30.0)
 
     @run_before("run")

@@ -1,6 +1,6 @@
 // y = f(x), or f(x)·g with GATE=1, over `count` elements; f by KIND: 0 relu, 1 gelu, 2 gelu_tanh, 3
 // silu, 4 tanh. A group's ITEMS items hold CHUNK vectors of V floats each, ITEMS vectors apart, so
-// that neighbours read neighbouring memory. The functions stand in kernels/common/activations.cl.
+// that neighbours read neighbouring memory. The functions are in kernels/common/activations.cl.
 
 #if KIND == 0
 #define ACTIVATED relu

@@ -1,5 +1,5 @@
 // Activation functions with Highway: a vector at a time, one store, past the caches where y will
-// not be found there. The functions stand in kernels/common/activation-inl.h and tanh-inl.h; how
+// not be found there. The functions are in kernels/common/activation-inl.h and tanh-inl.h; how
 // elements are shared among threads in kernels/common/elements.hpp.
 #include <memory>
 

@@ -1,5 +1,5 @@
 // Activation functions in one plain loop, by the C library, one thread, auto-vectorisation off: the
-// honest floor.
+// baseline.
 #include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"

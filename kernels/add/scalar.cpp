@@ -1,4 +1,4 @@
-// Addition in one plain loop, one thread, auto-vectorisation off: the honest floor.
+// Addition in one plain loop, one thread, auto-vectorisation off: the baseline.
 #include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"

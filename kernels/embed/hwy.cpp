@@ -1,5 +1,6 @@
-// Embedding with Highway: whole vectors from a row of the table to one of y, while the row after
-// it, whose place only its id tells, is asked for. Rows are shared among threads. See embed.hpp.
+// Embedding with Highway: whole vectors are copied from a row of the table to one of y. The next
+// row is prefetched meanwhile, since hardware cannot predict its address: only its id gives it.
+// Rows are shared among threads. See embed.hpp.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -1,4 +1,4 @@
-// Embedding in two plain loops, one thread, auto-vectorisation off: the honest floor.
+// Embedding in two plain loops, one thread, auto-vectorisation off: the baseline.
 #include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"

@@ -1,5 +1,5 @@
-// Patches with Highway: each row of a patch is a vector or a few, read where it lies in the image
-// and written behind the one before. Patches are shared among threads. See im2patch.hpp.
+// Patches with Highway: each row of a patch is a vector or a few, read from the image and written
+// behind the one before. Patches are shared among threads. See im2patch.hpp.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

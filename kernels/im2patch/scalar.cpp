@@ -1,4 +1,4 @@
-// Patches in plain loops, one thread, auto-vectorisation off: the honest floor.
+// Patches in plain loops, one thread, auto-vectorisation off: the baseline.
 #include "backends/scalar.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/im2patch/im2patch.hpp"

@@ -1,5 +1,5 @@
 // Rotary position embedding in plain loops over a table of cosines and sines, one thread,
-// auto-vectorisation off: the honest floor.
+// auto-vectorisation off: the baseline.
 #include <algorithm>
 
 #include "backends/scalar.hpp"

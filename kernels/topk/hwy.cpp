@@ -152,8 +152,8 @@ void Collect(const float* x, std::int64_t n, List& list) {
   add(n);
 }
 
-// A value that at least k of n elements reach: the k-th largest of the maxima of `chunks` chunks,
-// each of which some element has. NaN counts as infinity.
+// A value that at least k of n elements reach: the k-th largest of the maxima of `chunks` chunks;
+// each maximum is an element. NaN counts as infinity.
 float ReachedBy(const float* x, std::int64_t n, std::int64_t k, std::int64_t chunks,
                 float* maxima) {
   const std::int64_t chunk = (n + chunks - 1) / chunks;

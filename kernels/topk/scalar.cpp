@@ -1,5 +1,5 @@
-// The largest elements in plain loops, one thread, auto-vectorisation off: the honest floor. What
-// is found so far stands in a sorted list, into which larger elements are inserted.
+// The largest elements in plain loops, one thread, auto-vectorisation off: the baseline. The
+// largest elements so far are in a sorted list, into which larger ones are inserted.
 #include <vector>
 
 #include "backends/scalar.hpp"

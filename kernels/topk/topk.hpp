@@ -1,7 +1,7 @@
 // The largest elements of each row: what the variants of this room share. The record and the
 // reference are in reference.cpp.
 //
-//   values[r,0..k), ids[r,0..k) = the k largest of x[r,0..cols) and where they stand, largest first
+//   values[r,0..k), ids[r,0..k) = the k largest of x[r,0..cols) and their columns, largest first
 //   x: [rows,cols], values: [rows,k], ids: int32 [rows,k], 1 <= k <= cols; k=1 is argmax
 //
 // Sampling: the candidates among a model's logits.
@@ -28,7 +28,7 @@ namespace rooflane::topk {
 
 inline constexpr DType operand_types[] = {&float32, &int32};
 
-// An element and where it stands.
+// An element and its column.
 struct Found {
   float value;
   std::int32_t id;

@@ -42,7 +42,7 @@ class Refused(Exception):
 
 
 class Lost(Exception):
-    """The program ended, or printed what is no answer."""
+    """The program ended, or printed something other than an answer."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Evaluator:
         return Path(self._greeting["store"])
 
     def open(self, target: Target) -> Space:
-        """The space of a target, whose default is verified and timed from now on. Raises Refused,
+        """The space of a target. Its default is verified and timed from now on. Raises Refused,
         Lost."""
         answer = self._ask({
             "op": "open", "shape": target.shape, "variant": target.variant, "math": target.math,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 
 def replace(path: Path, text: str, errors: str = "strict") -> None:
-    """Writes a file in place of what there was, or leaves that. `errors`: as of str.encode. Raises
-    OSError that names the file, also for a full disk, where the system's own names none."""
+    """Replaces a file as a whole, or leaves the old one. `errors`: as of str.encode. Raises OSError
+    that names the file, also for a full disk, where the system's own names none."""
     partial = path.with_name(f"{path.name}.partial")
     try:
         try:

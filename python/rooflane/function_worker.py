@@ -113,7 +113,7 @@ def shaped(result: np.ndarray, like: np.ndarray, name: str) -> np.ndarray:
 
 
 def parameters_of(function: Callable[..., Any]) -> list[str]:
-    """The names of a function's parameters; of a compiled one those of what was compiled."""
+    """The names of a function's parameters; for a compiled function those of its source."""
     plain = getattr(function, "py_func", function)  # Numba's
     return list(inspect.signature(plain).parameters)
 

@@ -99,9 +99,9 @@ def gemm(a: Array, b: Array, c0: Array | None = None, *, out: Array | None = Non
 
     a [...,m,k], with trans_a [...,k,m]; b [...,k,n], with trans_b [...,n,k], how a linear layer
     stores its weights; c0 and c [...,m,n]. As in numpy.matmul, leading axes are broadcast, a may be
-    [k] and b [k], and transposed views (w.T, Fortran order) are read where they lie. beta is 1
-    where c0 is given. a and b: float32, float16, bfloat16, or int8 (a also uint8); c: what c_type,
-    out or c0 says (f32, f16, bf16, s32).
+    [k] and b [k], and transposed views (w.T, Fortran order) are read in place. beta is 1 where c0
+    is given. a and b: float32, float16, bfloat16, or int8 (a also uint8); c: what c_type, out or c0
+    says (f32, f16, bf16, s32).
 
     epilogue: names joined by +, in their order: bias, relu, leaky_relu (slope), gelu, gelu_tanh,
     silu, add, clamp (low, high). bias [n] and residual, like c, add theirs, first and last.
@@ -265,7 +265,7 @@ def add(x: Array, r: Array, *, out: Array | None = None, **options: Unpack[Optio
 def rope(x: Array, *, base: float = 10000, offset: int = 0, style: str = "half",
          rotated: int | None = None, out: Array | None = None,
          **options: Unpack[Options]) -> Array:
-    """Rotary position embedding: pairs of a head's elements turned by position · base^(-2i/dim).
+    """Rotary position embedding: pairs of a head's elements rotated by position · base^(-2i/dim).
 
     x, y [batch,heads,len,head_dim]: float32, float16 or bfloat16. offset: the first position.
     style "half": element i with i + head_dim/2; "interleaved": 2i with 2i + 1. rotated: so many
@@ -273,7 +273,7 @@ def rope(x: Array, *, base: float = 10000, offset: int = 0, style: str = "half",
 
     >>> import numpy
     >>> x = numpy.ones((1, 1, 1, 2), "float32")
-    >>> rope(x).tolist()  # position 0 is not turned
+    >>> rope(x).tolist()  # position 0 is not rotated
     [[[[1.0, 1.0]]]]
     """
     return _one("rope", "y", {"x": x}, out,
@@ -297,7 +297,7 @@ def embed(table: Array, ids: Array, *, table_type: str | None = None, out: Array
 
 def segment_sum(x: Array, segment: Array, segments: int, *, sorted: bool = False,
                 out: Array | None = None, **options: Unpack[Options]) -> Array:
-    """y[s] = the sum of the rows of x whose segment is s.
+    """y[s] = the sum of the rows of x in segment s.
 
     x [edges,cols] float32; segment [edges], integers, each below segments; y [segments,cols].
     sorted: segment ascends.
@@ -329,7 +329,7 @@ def segment_softmax(x: Array, segment: Array, segments: int, *, sorted: bool = F
 
 def topk(x: Array, k: int = 1, *, out: tuple[Array, Array] | None = None,
          **options: Unpack[Options]) -> tuple[Array, Array]:
-    """The k largest of each row, the largest first: their values and where they stand.
+    """The k largest of each row, the largest first: their values and columns.
 
     x [...,cols] float32; values float32 and ids int32 [...,k]; out: both.
 

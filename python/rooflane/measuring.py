@@ -77,7 +77,7 @@ def _ask(verb: str, words: Sequence[str | Path]) -> dict[str, Any]:
 
 @functools.cache
 def _folder() -> Path:
-    """Where rows lie whose file nobody named: until this process ends."""
+    """A folder for rows without a named file, until this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="rooflane-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -57,7 +57,7 @@ class Plan(_core.Plan):
 
     @property
     def tensors(self) -> dict[str, tuple[str, str, tuple[int, ...]]]:
-        """Of each tensor by name: role (input, constant, output or updated), dtype, shape."""
+        """Each tensor by name: role (input, constant, output or updated), dtype, shape."""
         return {name: (role, dtype, shape)
                 for name, role, dtype, shape in _core.tensors(self.problem)}
 

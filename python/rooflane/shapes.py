@@ -103,8 +103,8 @@ def in_blocks(b_type: str | None) -> bool:
 
 def matrices(arrays: dict[str, Array], flags: dict[str, bool], of_blocks: bool,
              ) -> tuple[dict[str, Array], dict[str, bool]]:
-    """a and b as views that a kernel reads where they lie, with the flags trans_a and trans_b that
-    say so, given those of the arrays. of_blocks: as in_blocks says."""
+    """a and b as views that a kernel reads in place, with the flags trans_a and trans_b that say
+    so, given those of the arrays. of_blocks: as in_blocks says."""
     views, taken = dict(arrays), dict(flags)
     for name in ("a", "b"):
         if name in views and hasattr(views[name], "shape") and not (name == "b" and of_blocks):

@@ -40,7 +40,7 @@ def _threads() -> int:
 
 
 def _check(*tensors: Tensor | None) -> None:
-    """Raises Refused for one that is not in this process's memory or wants a gradient."""
+    """Raises Refused for a tensor that is not in this process's memory or requires a gradient."""
     for tensor in tensors:
         if tensor is None:
             continue
@@ -243,7 +243,7 @@ def _name_of(function: Callable[..., Any]) -> str:
 
 
 class Use(TorchFunctionMode):
-    """Counts of what was computed by Rooflane (taken) and by PyTorch (refused: why)."""
+    """Counts of calls computed by Rooflane (taken) and by PyTorch (refused: why)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -301,7 +301,7 @@ class Timing(NamedTuple):
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float]:
-    """Of the median, by order statistics: 95 %, or all that so few values allow."""
+    """The interval of the median, by order statistics: 95 %, or all that so few values allow."""
     ordered, n = sorted(values), len(values)
     outside, rank = 0.0, 0
     while rank < (n - 1) // 2:

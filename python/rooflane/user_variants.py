@@ -35,7 +35,7 @@ class UserVariant:
 
 
 class Enough(BaseException):
-    """Ends a script in a worker, which needs what stands above its first measurement only."""
+    """Ends a script in a worker, which needs only the part above its first measurement."""
 
 
 registered: dict[tuple[str, str], UserVariant] = {}  # by kernel and name

@@ -13,7 +13,7 @@ NODES = ("scheduler", "worker")  # of a cluster
 
 
 def main() -> int:
-    """Hands the arguments to the verb's module, whose main() returns the exit status."""
+    """Hands the arguments to the verb's module; its main() returns the exit status."""
     verb, *words = sys.argv[1:] or [""]
     if verb in NODES:
         return importlib.import_module("rooflane.tuner.nodes").main([verb, *words])

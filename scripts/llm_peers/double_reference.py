@@ -32,7 +32,7 @@ class DoubleReference:
             for tensor in reader.tensors}
 
     def logits(self, ids: list[int], first: int) -> np.ndarray:
-        """Of what follows each token from number `first` on, [len(ids) - first, vocabulary]."""
+        """The logits after each token from number `first` on, [len(ids) - first, vocabulary]."""
         w = self._weights
         x = w["token_embd"][ids]
         for i in range(self._layers):

@@ -50,7 +50,7 @@ def run(program: Path, weights: Path, ids: list[int], tokens: int,
 
 def measure(program: Path, weights: Path, prompts: dict[str, list[int]], tokens: int, rounds: int,
             words: list[str]) -> list[Prompt]:
-    """The two forms in turn, the first of them changing from round to round."""
+    """The two forms alternately; the first one changes from round to round."""
     rows = {name: Prompt(name) for name in prompts}
     for number in range(rounds):
         for name, ids in prompts.items():

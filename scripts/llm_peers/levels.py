@@ -82,7 +82,7 @@ def compared(level: Level, logits: np.ndarray, exact: np.ndarray) -> None:
 
 
 def speeds(program: Path, weights: Path, threads: int, rounds: int, levels: list[Level]) -> None:
-    """Every level's tests behind no other tokens, in rounds, in an order shuffled anew for each."""
+    """Every level's tests behind no other tokens, in rounds, shuffled again for each round."""
     sessions = {level.name: Session(program, weights, threads, LEVELS[level.name])
                 for level in levels}
     slots = [(level, test) for level in levels for test in TESTS]

@@ -94,7 +94,7 @@ class Model:
         return chosen, rows
 
     def nanoseconds(self, kind: str, depth: int, tokens: int) -> int:
-        """Of one prefill or decode."""
+        """The time of one prefill or decode."""
         self.clear()
         if depth:
             self._append(self._ids[:depth])

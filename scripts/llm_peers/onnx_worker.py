@@ -32,14 +32,14 @@ class Model:
         self._ids = np.random.default_rng(SEED).integers(0, size, context).astype(np.int32)
 
     def set_threads(self, threads: int) -> None:
-        """Of everything from now on."""
+        """The threads of all later work."""
         config = genai.Config(self._folder)
         config.overlay(json.dumps({"model": {"decoder": {"session_options": {
             "intra_op_num_threads": threads}}}}))
         self._model = genai.Model(config)
 
     def nanoseconds(self, kind: str, depth: int, tokens: int) -> int:
-        """Of one prefill or decode."""
+        """The time of one prefill or decode."""
         parameters = genai.GeneratorParams(self._model)
         parameters.set_search_options(max_length=self._context, do_sample=False)
         generator = genai.Generator(self._model, parameters)
@@ -55,7 +55,7 @@ class Model:
 
 
 def about() -> str:
-    """Versions: the wheels of PyPI, whose kernels choose by what the CPU has."""
+    """Versions: the wheels of PyPI; their kernels depend on the CPU's features."""
     return (f"onnxruntime {onnxruntime.__version__}, onnxruntime-genai {genai.__version__}: "
             "wheels of PyPI, kernels chosen by the CPU")
 

@@ -68,7 +68,7 @@ class Peer:
         return self._lines.ask(json.dumps(request))
 
     def set_threads(self, threads: int) -> None:
-        """Of everything from now on."""
+        """The threads of all later work."""
         self._ask(do="threads", threads=threads)
 
     def about(self) -> str:
@@ -76,7 +76,7 @@ class Peer:
         return self._ask(do="about")["text"]
 
     def nanoseconds(self, kind: str, depth: int, tokens: int) -> float:
-        """Of one prefill or decode."""
+        """The time of one prefill or decode."""
         return self._ask(do=kind, depth=depth, tokens=tokens)["ns"]
 
     def peak_bytes(self) -> int:
@@ -114,7 +114,7 @@ class Transformers(Peer):
         super().__init__(python, "transformers_worker.py", [str(weights), *words], variables)
 
     def logits(self, ids: list[int], first: int) -> np.ndarray:
-        """Of what follows each token from number `first` on."""
+        """The logits after each token from number `first` on."""
         with tempfile.NamedTemporaryFile(suffix=".npy") as file:
             self._ask(do="logits", ids=ids, first=first, logits=file.name)
             return np.load(file.name)

@@ -56,7 +56,7 @@ def half_split(rows: np.ndarray, heads: int) -> np.ndarray:
 
 
 def config_of(reader: gguf.GGUFReader, tied: bool, attention: str) -> LlamaConfig:
-    """The sizes and constants that the metadata tells."""
+    """The sizes and constants in the metadata."""
     def value(name: str, otherwise: Any = None) -> Any:
         field = reader.fields.get(f"llama.{name}")
         return otherwise if field is None else field.contents()
@@ -101,7 +101,7 @@ def about() -> str:
 
 
 def nanoseconds(model: LlamaForCausalLM, kind: str, depth: int, tokens: int) -> int:
-    """Of one prefill or decode behind so many tokens."""
+    """The time of one prefill or decode behind so many tokens."""
     cache = DynamicCache()
     ids = np.random.default_rng(SEED).integers(0, model.config.vocab_size, (1, depth + tokens))
 

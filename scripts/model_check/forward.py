@@ -95,8 +95,8 @@ def bert(op: Any, s: Symbols, t: Tensors) -> dict[str, Any]:
 
 
 def llama(op: Any, s: Symbols, t: Tensors) -> dict[str, Any]:
-    """What a phase finds in the cache stands there, whoever computed it; the phase's own keys and
-    values, which stand there too, are computed anew."""
+    """A phase reads the cache, whoever computed it; the phase's own keys and values, also in the
+    cache, are computed again."""
     past, kv = s["first"], s["kv_width"]
     h = t("token_embd")[t("ids")]
     for layer in range(s["layers"]):

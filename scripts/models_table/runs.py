@@ -53,7 +53,7 @@ QUICK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Limits:
-    """Of all threads together, as `rooflane ceilings` measured them."""
+    """Limits of all threads together, as `rooflane ceilings` measured them."""
     read_gb_s: float  # from memory
     gflops: float     # float32 multiply-adds at the best ISA target
 

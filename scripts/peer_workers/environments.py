@@ -48,7 +48,7 @@ PACKAGES = {
 # libraries that its import asks for, these are enough beside `torch` itself: 2 GB instead of 7.
 TORCH_NEEDS = ["filelock", "typing_extensions", "sympy", "networkx", "jinja2", "fsspec", "numpy",
                "setuptools"]
-# Not in a toolkit. The versions of all but the first stand in what torch itself asks for.
+# Not in a toolkit. torch's own requirements give the versions of all but the first.
 TORCH_NVIDIA = ("nvidia-cufile", "nvidia-cusparselt-", "nvidia-nvshmem-", "nvidia-nccl-")
 
 
@@ -189,7 +189,7 @@ def variables(name: str) -> dict[str, str]:
         # Strict float32, whatever the user's shell says.
         "ONEDNN_DEFAULT_FPMATH_MODE": "STRICT",
         "NVIDIA_TF32_OVERRIDE": "0",
-        # Compile in the worker itself: a pool of compilers would keep CPUs busy between turns.
+        # Compile in the worker itself: a pool of compilers would keep CPUs busy between slots.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TORCH_LOGS": "-all",  # errors only
     }

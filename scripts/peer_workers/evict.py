@@ -16,7 +16,7 @@ LEAST, MOST = 64 << 20, 256 << 20
 
 
 def largest_cache() -> int:
-    """Bytes of the largest cache that Linux tells of."""
+    """Bytes of the largest cache that Linux reports."""
     largest = 0
     for path in glob.glob("/sys/devices/system/cpu/cpu0/cache/index*/size"):
         with open(path, encoding="ascii") as file:

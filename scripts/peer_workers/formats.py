@@ -16,12 +16,12 @@ STORED = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "
           "q8_0": np.uint8, "q4_0": np.uint8, "q4_1": np.uint8}
 BLOCK = 32
 BLOCK_BYTES = {"q8_0": 34, "q4_0": 18, "q4_1": 20}
-# Of seeded integers.
+# Ranges of seeded integers.
 RANGES = {"int8": (-128, 127), "int8_per_channel": (-128, 127), "uint8": (0, 255)}
 
 
 def stored_shape(shape: tuple[int, ...], dtype: str) -> tuple[int, ...]:
-    """Of a tensor as it is stored: blocks along the last axis become their bytes."""
+    """The shape of a tensor as it is stored: blocks along the last axis become their bytes."""
     if dtype not in BLOCK_BYTES:
         return shape
     return (*shape[:-1], shape[-1] // BLOCK * BLOCK_BYTES[dtype])
@@ -75,7 +75,7 @@ def encode_blocks(values: np.ndarray, dtype: str) -> np.ndarray:
 
 def block_parts(array: np.ndarray, dtype: str
                 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of stored rows [n,bytes] the integers [n,k] as uint8, and float32 scales and minima
+    """From stored rows [n,bytes] the integers [n,k] as uint8, and float32 scales and minima
     [n,k/32]: value = scale · integer + minimum."""
     rows = array.shape[0]
     blocks = array.reshape(rows, -1, BLOCK_BYTES[dtype])
@@ -92,7 +92,7 @@ def block_parts(array: np.ndarray, dtype: str
 
 
 def stored(values: np.ndarray, dtype: str) -> np.ndarray:
-    """float32 values in a format's stored type, rounded to nearest, ties to even. Of bfloat16 the
+    """float32 values in a format's stored type, rounded to nearest, ties to even. bfloat16 is the
     upper half of the bits; values are finite. Integers take values from -1 to 1 as their range."""
     if dtype in RANGES:
         least, most = RANGES[dtype]

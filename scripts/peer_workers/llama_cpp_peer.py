@@ -91,8 +91,8 @@ class Ggml:
 
 
 class LlamaCppPlan(Plan):
-    """c = a·bᵀ as one graph of one node. `buffer_type`: where b is repacked; 0: it is read where it
-    lies."""
+    """c = a·bᵀ as one graph of one node. `buffer_type`: where b is repacked; 0: it is read in
+    place."""
 
     def __init__(self, ggml: Ggml, problem: Problem, arrays: Arrays, threads: int,
                  buffer_type: int = 0):

@@ -67,7 +67,7 @@ class SegmentSoftmax(Segments):
 
 
 class TopK(Plan):
-    """The largest by argmax; more by a partition and the order of what it found."""
+    """The largest by argmax; more by a partition, which is then sorted."""
 
     def __init__(self, problem: Problem, arrays: Arrays):
         self.k = problem.k

@@ -169,7 +169,7 @@ class RmsNorm(LayerNorm):
 
 class Attention(NumpyPlan):
     """softmax(scale·q·kᵀ)·v in blocks of queries, and of heads when they are short, so that scores
-    stay in cache. Of a causal problem, keys that no query of a block sees are left out."""
+    stay in cache. In a causal problem, keys that no query of a block sees are left out."""
 
     def __init__(self, problem: Problem, arrays: Arrays):
         super().__init__(arrays["o"])

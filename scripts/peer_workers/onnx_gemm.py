@@ -19,7 +19,7 @@ from peer_workers.problem import Problem
 OWN = "com.microsoft"
 # accuracy_level of MatMulNBits: what a's elements become before they are multiplied.
 ACCURACY_LEVELS = {"fp32": 1, "f16": 2, "bf16": 3, "int8-dynamic": 4}
-# Of 8-bit weights with a scale per column, which MatMulNBits takes per block of 16 to 256.
+# For 8-bit weights with a scale per column: MatMulNBits takes scales per block of 16 to 256.
 LONGEST_BLOCK = 128
 
 
@@ -40,7 +40,7 @@ def node(operator: str, inputs: Sequence[str], output: str, **attributes) -> onn
 
 
 class Chain:
-    """Nodes one behind the other, each of which takes what the last one gave."""
+    """Nodes one behind the other: each takes the result of the one before."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -59,7 +59,7 @@ class Chain:
         return name
 
     def graph(self) -> Graph:
-        """The whole, whose last value is c."""
+        """The whole graph; its last value is c."""
         self.nodes[-1].output[0] = "c"
         return Graph(self.nodes, self.constants)
 
@@ -146,7 +146,7 @@ def converted(p: Problem) -> Graph:
 
 
 def float_ways(p: Problem) -> dict[str, Graph]:
-    """Of float operands."""
+    """Ways for float operands."""
     types = {tensor.dtype for tensor in p.tensors}
     if types - {"float32"}:
         if p.functions:
@@ -216,9 +216,9 @@ def refusal_of_weights(p: Problem, kind: str) -> str | None:
 
 
 def weights(p: Problem, arrays: Arrays, kind: str, level: int) -> Graph:
-    """Weight-only: the same integers and scales in MatMulNBits' layout, where element 2i stands in
-    the low half of byte i and 2i + 1 in the high one. q4_1's minimum becomes a zero point that is
-    no integer."""
+    """Weight-only: the same integers and scales in MatMulNBits' layout, where element 2i is in the
+    low half of byte i and 2i + 1 in the high one. q4_1's minimum becomes a zero point that need not
+    be an integer."""
     b = arrays["b"][0]
     block, constants = BLOCK, {}
     if kind == "int8_per_channel":
@@ -246,7 +246,7 @@ def weights(p: Problem, arrays: Arrays, kind: str, level: int) -> Graph:
 
 
 def weight_ways(p: Problem, arrays: Arrays, kind: str, level: int | None) -> dict[str, Graph]:
-    """Of quantised weights at an accuracy level, or that of the math asked for."""
+    """Ways for quantised weights at an accuracy level, or that of the math asked for."""
     level = level or ACCURACY_LEVELS.get(p.math, 4)
     if level == 4 and kind == "int8_per_channel":
         if {p.tensors[0].dtype, p.output.dtype} != {"float32"}:

@@ -38,7 +38,7 @@ class Plan(ABC):
     workspace_bytes = 0  # beyond inputs, outputs and their device copies
     packed_bytes = 0     # constants packed by prepack=1
     library = ""         # what computes this problem, where it is not simply Peer.library()
-    path = ""            # the instructions that multiply, as far as the library tells
+    path = ""            # the instructions that multiply, if the library names them
     math = ""            # what it computes in, where that is not the math asked for
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Peer(ABC):
 
 def aligned_array(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
     """An untouched array for a tensor of a shape, aligned to a cache line; from 2 MiB on to huge
-    pages, which it asks for, as the C++ side's buffers do. Of block formats the bytes."""
+    pages, which it asks for, as the C++ side's buffers do. Block formats: the bytes."""
     shape = stored_shape(shape, dtype)
     elements = int(np.prod(shape, dtype=np.int64))
     element = np.dtype(STORED[dtype])

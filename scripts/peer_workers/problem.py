@@ -52,7 +52,7 @@ class Problem:
 
     @property
     def output(self) -> Tensor:
-        """Of the many kernels that have one."""
+        """The output of the many kernels that have one."""
         return self.tensors[-1]
 
     def visible(self, query: int) -> int:
@@ -64,7 +64,7 @@ class Problem:
 
     @property
     def functions(self) -> list[str]:
-        """Of gemm's epilogue, in its order; gate=1 is one by itself."""
+        """The functions of gemm's epilogue, in its order; gate=1 is one by itself."""
         if self.values.get("gate"):
             return ["gate"]
         chain = self.values.get("epilogue", "none")
@@ -186,7 +186,7 @@ def _distributed(name: str, limits: Range, tensor: Tensor, streams: tuple[int, i
 
 
 def _chunks(elements: int) -> Iterator[tuple[int, int]]:
-    """Pieces whose intermediate values stay in a core's cache."""
+    """Pieces with intermediate values that stay in a core's cache."""
     size = 1 << 15
     for first in range(0, elements, size):
         yield first, min(elements, first + size)

@@ -41,7 +41,7 @@ def time_runs(run, runs: int) -> float:
 
 
 def undisturbed_run_ns(run) -> float:
-    """The least of several timings of a warm run, as sampler.hpp has it."""
+    """The least of several timings of a warm run, like in sampler.hpp."""
     clock = time.perf_counter_ns
     least = warm_up(run)
     begin = clock()

@@ -138,7 +138,7 @@ def decoded(p: Problem, a: torch.Tensor, weights: torch.Tensor) -> dict[str, Way
 
 
 def rounding_of(p: Problem) -> str:
-    """The math of weights whose scales are rounded to a's type; nothing where they are not."""
+    """The math of weights with scales that are rounded to a's type; nothing where they are not."""
     return {"bfloat16": "bf16", "float16": "f16"}.get(p.tensors[0].dtype, "")
 
 
@@ -206,8 +206,8 @@ def special_ways(p: Problem, tensors: Tensors) -> dict[str, Way] | None:
 
 
 class Frozen(torch.nn.Module):
-    """The product with b, and a bias that follows, as constants that TorchInductor may lay out
-    anew."""
+    """The product with b, and a bias that follows, as constants that TorchInductor may lay out in
+    its own way."""
 
     def __init__(self, p: Problem, tensors: Tensors):
         super().__init__()
@@ -237,7 +237,7 @@ def frozen(p: Problem, tensors: Tensors) -> Way:
 
 
 def quantised_linear(p: Problem, tensors: Tensors) -> Way:
-    """quantized::linear_dynamic, whose a gets one scale and zero point. Raises Unsupported."""
+    """quantized::linear_dynamic: a gets one scale and zero point. Raises Unsupported."""
     if p.tensors[1].dtype != "int8_per_channel":
         raise Unsupported("of b_type=s8c only; peer torch has the others")
     if not (p.prepack and p.trans_b and plain(p)) or p.trans_a or p.functions:

@@ -240,5 +240,5 @@ def function_into(problem: Problem, out: torch.Tensor) -> Callable[..., torch.Te
         product = torch.bmm if batched else torch.mm
         return lambda a, b: product(a, b, out=into)
     add = torch.baddbmm if batched else torch.addmm
-    # beta=0: what stands in the output is not read.
+    # beta=0: the output is not read.
     return lambda a, b: add(into, a, b, beta=0, alpha=p.alpha, out=into)

@@ -61,7 +61,7 @@ class TorchPlan(Plan):
 
 
 def one_type(problem: Problem) -> None:
-    """Of all tensors but ids. Raises Unsupported."""
+    """The type of all tensors but ids. Raises Unsupported."""
     if len({tensor.dtype for tensor in problem.tensors} - {"int32"}) > 1:
         raise Unsupported("PyTorch's operations take tensors of one type")
 
@@ -115,11 +115,13 @@ class TorchPeer(Peer):
         return TorchPlan(call, operands, problem, writes_output)
 
     def special_ways(self, problem: Problem, tensors: Tensors) -> dict[str, Way] | None:
-        """Of what is no product of one type; nothing: it is. Raises Unsupported."""
+        """Ways for problems other than a product of one type; nothing for such a product. Raises
+        Unsupported."""
         return torch_gemm.special_ways(problem, tensors)
 
     def plans_of_ways(self, problem: Problem, ways: dict[str, Way]) -> dict[str, TorchPlan]:
-        """Of those that this CPU has; raises the last one's RuntimeError when it has none."""
+        """Plans of the ways that this CPU has; raises the last one's RuntimeError when it has
+        none."""
         plans: dict[str, TorchPlan] = {}
         failure: Exception = RuntimeError("there is no way to compute it")
         for name, way in ways.items():
@@ -144,7 +146,7 @@ class TorchPeer(Peer):
                              for name, call in torch_indices.ways(problem, outs).items()})
 
     def fastest(self, plans: dict[str, TorchPlan]) -> TorchPlan:
-        """Of several ways, which the row names."""
+        """The fastest of several ways; the row names it."""
         name = next(iter(plans))
         if len(plans) > 1:
             name = min(plans, key=lambda name: undisturbed_run_ns(plans[name].run))

@@ -82,8 +82,8 @@ def long_layernorm_kernel(x, gamma, beta, y, cols, eps, BLOCK: tl.constexpr):
         tl.store(y + start + at, scaled, mask=inside)
 
 
-# Tiles whose accumulators fit the register file at 4 or 8 warps (64 float32 a thread); Triton times
-# them on the first call, which is part of the plan.
+# Tiles with accumulators that fit the register file at 4 or 8 warps (64 float32 a thread); Triton
+# times them on the first call, which is part of the plan.
 TILES = [triton.Config({"TM": tm, "TN": tn, "TK": tk}, num_warps=warps, num_stages=stages)
          for tm, tn, tk, warps, stages in [(128, 128, 16, 8, 3), (128, 64, 32, 4, 3),
                                            (64, 64, 32, 4, 3), (64, 128, 16, 4, 4),

@@ -22,8 +22,8 @@ CHOOSE = random.SystemRandom()  # nobody can say beforehand what it chooses
 
 
 def place_in(tensor: Tensor, output: Tensor, row: int, col: int) -> int:
-    """An element of an input that has to do with an element of the output, as far as their shapes
-    tell: of the same row, or of the same column."""
+    """An element of an input that affects an element of the output, as far as their shapes show: of
+    the same row, or of the same column."""
     cols = tensor.shape[-1]
     rows = int(np.prod(tensor.shape[:-1], dtype=np.int64))
     if tensor.shape[:-1] != output.shape[:-1]:

@@ -67,8 +67,8 @@ def speeds(machine: Machine) -> list[Figure]:
 
 def by_threads(layers: list[alt.Chart], values: list[dict[str, Any]], *fixed: alt.Chart
                ) -> dict[str, Any]:
-    """The layers, whose rows are problems with a bar each per `name`, with a list of thread counts
-    to choose from, the most at first. `fixed` layers stay."""
+    """The layers, with rows of problems and a bar each per `name`, and a list of thread counts to
+    choose from, the most at first. `fixed` layers stay."""
     names: dict[str, set[str]] = {}
     for value in values:
         names.setdefault(value["threads"], set()).add(value["name"])

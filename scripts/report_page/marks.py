@@ -35,7 +35,7 @@ def colour(variants: list[str], columns: int = 6) -> alt.Color:
 
 
 def tips(*extra: str) -> list[alt.Tooltip]:
-    """What hovering tells of a row: its names, then the columns in `extra` (numbers)."""
+    """The text of a row on hovering: its names, then the columns in `extra` (numbers)."""
     names = ["kernel", "variant", "where", "isa", "shape"]
     return ([alt.Tooltip(f"{n}:N") for n in names]
             + [alt.Tooltip(f"{n}:Q", title=n.replace("_", " "), format=".4~g") for n in extra])

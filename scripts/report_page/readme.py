@@ -27,7 +27,7 @@ from report_page.results import (
 MOST_LINES = 60  # a page on a screen or a sheet of paper
 MOST_CLASSES = 20
 MOST_PROBLEMS = 10
-MOST_PLACES = 3  # whose ceilings are told
+MOST_PLACES = 3  # machines in the list of ceilings
 NONE = "–"
 
 

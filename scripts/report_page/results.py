@@ -60,7 +60,7 @@ class Group:
 class SizeClass:
     """The problems of one kernel and size at one place, and what to use for them."""
 
-    told: dict[str, Any]  # as the program tells it
+    told: dict[str, Any]  # as the program prints it
     over_next: Figure | None
     over_best_peer: Figure | None
     roof: Figure | None
@@ -173,8 +173,8 @@ def plateau_bandwidths(curve: dict[str, Any]) -> list[tuple[str, float]]:
 
 
 def peak_name(isa: str | None, math_used: str | None) -> str:
-    """Of a peak: its ISA target, and its math where that has one of its own (3xtf32: tensor
-    cores)."""
+    """The name of a peak: its ISA target, and its math where that has one of its own (3xtf32:
+    tensor cores)."""
     return " ".join(filter(None, (isa, math_used if math_used != "fp32" else ""))) or "FMA"
 
 
@@ -224,7 +224,7 @@ def _typed(told: dict[str, Any]) -> Row:
 
 
 def _read_beside(path: Path, rows: list[Row], kept: set[int], machine: Machine) -> None:
-    """Context, ceilings and samples of one file, whose rows are `rows`."""
+    """Context, ceilings and samples of the one file with the rows `rows`."""
     beside = path.with_suffix(".json")
     ceilings: list[Ceiling] = []
     if beside.exists():

@@ -32,7 +32,8 @@ def thread_counts(machine: Machine) -> dict[int, list[str]]:
 
 
 def places_of(row: Row, counts: dict[int, list[str]]) -> list[str]:
-    """The places whose ceilings a row is shown under: the CPU at its thread counts, its device."""
+    """The places with the ceilings that a row is shown under: the CPU at its thread counts, its
+    device."""
     found = []
     if row["threads"]:
         found = [where({"threads": count}) for count in counts.get(id(row), [row["threads"]])]
@@ -104,7 +105,7 @@ def chart(machine: Machine, only: str | None = None) -> alt.LayerChart | None:
         return None
     places = list(dict.fromkeys(p["place"] for p in points))
     low = min(min(p["ai"] for p in points), 0.25) / 2
-    high = max(max(p["ai"] for p in points), 64.0) * 5  # labels stand right of all points
+    high = max(max(p["ai"] for p in points), 64.0) * 5  # labels are right of all points
     lines = [end for at in places for end in roofs(machine, at, low, high)]
     slowest = min([p["gflops"] for p in points] + [e["y"] for e in lines if e["y"] > 0])
     top = max([p["gflops"] for p in points] + [e["y"] for e in lines if e["kind"] == "fma"])

@@ -48,8 +48,8 @@ class Verdict:
 
     @property
     def met(self) -> str:
-        """aim, must or no; `?` behind it: the interval of what decided holds the bound. `-`: the
-        class has no goal; otherwise the reason why nothing can be said."""
+        """aim, must or no; `?` behind it: the deciding interval contains the bound. `-`: the class
+        has no goal; otherwise the reason why nothing can be said."""
         if self.failures:
             return f"no: {self.failures[0]}"
         if not self.must:

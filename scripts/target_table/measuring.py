@@ -17,7 +17,7 @@ from target_table.sides import Sides
 
 
 class BenchFailed(Exception):
-    """The benchmark could not run; its own message stands on standard error."""
+    """The benchmark could not run; its own message is on standard error."""
 
     def __init__(self, text: str, status: int):
         super().__init__(text)
@@ -25,9 +25,9 @@ class BenchFailed(Exception):
 
 
 def find_peers(rooflane: Path, sides: Sides) -> tuple[set[str], dict[str, str]]:
-    """The variants that are here, and of each peer that is not the reason. Each peer is asked for
-    by itself: one whose worker breaks down must not take others along. Makes their environments
-    where they are not there yet."""
+    """The variants that are here, and for each missing peer the reason. Each peer is asked for by
+    itself: a failing worker must not take others along. Makes their environments where they are not
+    there yet."""
     here: set[str] = set()
     absent: dict[str, str] = {}
     by_peer: dict[str | None, list[str]] = {}
@@ -123,7 +123,7 @@ def measure(rooflane: Path, request: Request, folder: Path, prefix: Path
             try:
                 _bench(rooflane, request, folder, file, what)
                 files.append(file)
-            except BenchFailed as error:  # this build may not know the math; the rest stands
+            except BenchFailed as error:  # this build may not know the math; the rest holds
                 if setting.math == FP32:
                     raise
                 absent[f"{sides.ours} in {setting.math}"] = str(error)

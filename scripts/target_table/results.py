@@ -29,7 +29,7 @@ class Problem:
     machine: str  # the CPU, or the device where ours ran on one
     ours: Row
     variants: list[Row]  # all that was measured of it, ours among them
-    peers: list[Row]  # other people's libraries that passed, the fastest first
+    peers: list[Row]  # third-party libraries that passed, the fastest first
     figures: dict[str, Figure]  # roof in per cent; times as fast as best, or as a peer by its name
 
     @property
@@ -103,7 +103,7 @@ def read(program: Path, files: Sequence[str | Path], sides: Sides,
 
 
 def _best_of_ours(told: dict[str, Any], sides: Sides, counts: Counts) -> dict[tuple[str, int], str]:
-    """Of each class and number of threads the variant of ours that passed most problems, and of
+    """For each class and number of threads the variant of ours that passed most problems, and among
     those the fastest beside the peers, or beside the roof where there are none."""
     ranks: dict[tuple[str, int], dict[str, tuple[int, float]]] = {}
     for one in told["presets"]:

@@ -25,10 +25,10 @@ class Sides:
     # Further variants of ours and the kernels that they have: a class counts the one that is best.
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # Whether peers take part where ours computes in another math than fp32; otherwise those of the
-    # fp32 run of the same problems stand beside it.
+    # fp32 run of the same problems are shown beside it.
     peers_in_maths: bool = False
     data: str = ""  # what the names of its files in bench/targets begin with
-    machines: dict[str, str] = field(default_factory=dict)  # whose goals there are -> as told
+    machines: dict[str, str] = field(default_factory=dict)  # with goals -> name in text
 
     def peers_of(self, kernels: set[str]) -> set[str]:
         """The peers that are expected in rows of these kernels."""

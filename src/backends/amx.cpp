@@ -1,4 +1,4 @@
-// What the CPU says of itself, and the request that Linux wants once per process. See amx.hpp.
+// What the CPU reports, and the permission that a process must ask Linux for once. See amx.hpp.
 #include "backends/amx.hpp"
 
 #include <cpuid.h>

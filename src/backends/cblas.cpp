@@ -93,7 +93,7 @@ struct Symbols {
 };
 
 // OpenBLAS maps a buffer for each thread while it is loaded, and where `ulimit -v` leaves no room
-// it tries again for ever.
+// it tries again forever.
 void require_addresses(const std::string& name) {
   constexpr std::size_t buffer = std::size_t{128} << 20;  // its BUFFER_SIZE on 64-bit machines
   rlimit limit{};

@@ -72,7 +72,7 @@ struct Library {
 
 // Empty path: OpenBLAS where Debian, Ubuntu and others install it, its OpenMP build first. Symbols
 // are looked up as `cblas_sgemm`, then `scipy_cblas_sgemm`; integers have 32 bits. Cached per path.
-// Throws Error: a file that is no such CBLAS (argument), no default library on this machine
+// Throws Error: the file is not such a CBLAS (argument), no default library on this machine
 // (unavailable).
 std::shared_ptr<const Library> open(const std::string& path);
 
@@ -85,9 +85,9 @@ std::optional<std::string> unsupported_anywhere(const Problem& problem, const En
 // Environment with which a process must be started so that the library at `path` runs at its best:
 // for OpenBLAS the core type that was fastest when each one of the build was timed once in a child
 // process (cached on disk per CPU and library), whatever OPENBLAS_CORETYPE the caller was started
-// with; for BLIS its architecture, in the same way. Empty for other libraries. Throws Error when
-// there is no such file; a file that is no CBLAS gives an empty answer, and `open` says why. How
-// the children work: cblas_environment.cpp.
+// with; for BLIS its architecture, in the same way. Empty for other libraries and for a file that
+// is not a CBLAS; `open` says why. Throws Error when the file does not exist. How the children
+// work: cblas_environment.cpp.
 std::vector<std::pair<std::string, std::string>> best_environment(const std::string& path);
 
 }  // namespace rooflane::cblas

@@ -246,7 +246,8 @@ std::optional<std::string> measure_core_type(const std::string& file) {
   for (const CoreType& type : core_types()) {
     if (!runs_here(type) || same_name(type.name, own_choice->core_type)) continue;
     const std::optional<Answer> answer = ask_child(file, type.name);
-    // Another name read back: the build lacks this type and took one that has its own turn.
+    // The library reports another name: the build lacks this type and took another one, which is
+    // timed under its own name.
     if (!answer || !same_name(answer->core_type, type.name) || answer->ns >= least) continue;
     best = answer->core_type;
     least = answer->ns * (1 - noise);

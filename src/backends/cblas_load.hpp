@@ -9,15 +9,15 @@
 
 namespace rooflane::cblas {
 
-// Debian's name of this architecture: libraries stand in /usr/lib/MULTIARCH.
+// Debian's name of this architecture: libraries are in /usr/lib/MULTIARCH.
 #if defined(__aarch64__)
 inline constexpr const char* multiarch = "aarch64-linux-gnu";
 #else
 inline constexpr const char* multiarch = "x86_64-linux-gnu";
 #endif
 
-// The file that `path` means: the default library for an empty path. Throws Error as `open` does
-// for a path that is no regular file or a machine without a default library.
+// The file that `path` means: the default library for an empty path. Throws Error like `open` where
+// the path is not a regular file or the machine has no default library.
 std::string library_file(const std::string& path);
 
 // Loads `file` afresh unless the process already holds it; `name` stands for it in errors.

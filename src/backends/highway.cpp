@@ -1,5 +1,5 @@
-// Names and choice of Highway targets. Holds no kernel; the per-target code stands in the files
-// that use ROOFLANE_HWY_FUNCTION.
+// Names and choice of Highway targets. Holds no kernel; the per-target code is in the files that
+// use ROOFLANE_HWY_FUNCTION.
 #include "backends/highway.hpp"
 
 #include <fmt/format.h>

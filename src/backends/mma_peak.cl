@@ -1,9 +1,9 @@
-// Products of matrices on NVIDIA's tensor cores, without loads: mma.sync on tf32, f16, bf16 or s8 operands
-// with float32 or int32 sums, and dp4a, which the other lanes have. Only for devices whose probe
-// (src/backends/opencl_features.hpp) ran the instruction. CHAINS independent accumulators per warp
-// and UNIT_TF32, UNIT_F16, UNIT_BF16, UNIT_S8 or UNIT_DP4A by -D. `start` holds 6 values between 0.5 and 1 for
-// every lane of a warp: operands of zero would save power and let the clock rise beyond what a real
-// product sees.
+// Products of matrices on NVIDIA's tensor cores, without loads: mma.sync on tf32, f16, bf16 or s8
+// operands with float32 or int32 sums, and dp4a, which the other lanes have. Only for devices on
+// which the probe (src/backends/opencl_features.hpp) ran the instruction. CHAINS independent
+// accumulators per warp and UNIT_TF32, UNIT_F16, UNIT_BF16, UNIT_S8 or UNIT_DP4A by -D. `start`
+// holds 6 values between 0.5 and 1 for every lane of a warp: operands of zero would save power and
+// let the clock rise beyond what a real product sees.
 
 #if UNIT_TF32
 #define A_AND_B(i) as_uint(start[lane + 32 * (i)])

@@ -57,7 +57,7 @@ dnnl::primitive_attr strict() {
   return attributes;
 }
 
-// What oneDNN refuses is no mistake of the user's.
+// A product that oneDNN refuses is not the user's mistake.
 template <class Make>
 auto made(const char* what, Make make) {
   try {

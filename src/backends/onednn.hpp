@@ -81,8 +81,8 @@ struct Matmul {
   std::vector<int> operands;  // the arguments that stand for the operands of `further`, in order
 };
 
-// What this oneDNN does wrong with a product whose src [...,m,k] and dst [...,m,n] lie like this,
-// in words; nothing where it is right. Known faults by version and implementation:
+// What this oneDNN does wrong with a product of this layout (src [...,m,k], dst [...,m,n]), in
+// words; nothing where it is right. Known faults by version and implementation:
 // tests/onednn_test.cpp tries each, and fails where one has gone or another version has it.
 std::optional<std::string> matmul_fault(const Matmul& matmul,
                                         std::span<const std::int64_t> src_dims,

@@ -1,4 +1,4 @@
-// Devices, contexts and programs of OpenCL. Nothing here knows a kernel of ours; plans stand in
+// Devices, contexts and programs of OpenCL. Nothing here knows a kernel of ours; plans are in
 // opencl_plan.cpp.
 #include "backends/opencl.hpp"
 
@@ -179,9 +179,9 @@ const ProgramCache* usual_cache(const DeviceInfo& info) {
   return keeps ? ProgramCache::of_user() : nullptr;
 }
 
-// What a driver's compiler must be told to compile rightly. PoCL 6.0 (work-group method auto)
-// deletes loops of kernels whose pointers are `restrict`: 3xtf32 with packed=1 gave zeros,
-// attention's tiles zeros. Clang 18 alone keeps those loops, and PoCL's other methods do.
+// Options with which a driver's compiler compiles correctly. PoCL 6.0 (work-group method auto)
+// deletes loops of kernels with `restrict` pointers: 3xtf32 with packed=1 gave zeros, attention's
+// tiles zeros. Clang 18 alone keeps those loops, and PoCL's other methods do.
 std::string workaround_options(const DeviceInfo& info) {
   return pocl_major(info.platform_version) == 6 ? " -Drestrict=" : "";
 }
@@ -254,7 +254,8 @@ bool loses_context(cl_int status) {
 
 std::atomic<bool> any_context_lost{false};
 
-// Of every device, what this process holds there. Never freed: buffers may outlive static objects.
+// The bytes that this process holds on each device. Never freed: buffers may outlive static
+// objects.
 std::atomic<std::size_t>& held_on(int device) {
   static auto& held = *new std::vector<std::atomic<std::size_t>>(found_devices().size());
   return held[static_cast<std::size_t>(device)];

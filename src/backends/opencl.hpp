@@ -1,5 +1,5 @@
-// OpenCL devices, contexts, programs, buffers and kernels over the OpenCL 1.2 C API. What a plan of
-// an opencl variant adds to it (copies of the operands, events) stands in opencl_plan.hpp.
+// OpenCL devices, contexts, programs, buffers and kernels over the OpenCL 1.2 C API. The rest of an
+// opencl variant's plan (copies of the operands, events) is in opencl_plan.hpp.
 #pragma once
 
 #ifndef CL_TARGET_OPENCL_VERSION
@@ -203,8 +203,8 @@ class HeldBytes {
   std::size_t bytes_ = 0;
 };
 
-// Bytes of the device's memory that a new plan can have at most: all of it less what this process
-// holds and, where the driver tells (AMD's), what others do.
+// Most bytes of the device's memory that a new plan can have: all of it, less the memory of this
+// process and, where the driver reports it (AMD's), of other processes.
 std::size_t available_bytes(const DeviceInfo& info);
 
 // Device memory. On a CPU device it is host memory of ours (huge pages, visible for eviction) that

@@ -1,5 +1,5 @@
-// The record of OpenCL, and how its functions tell of devices. What they call stands in opencl.hpp,
-// opencl_ceilings.hpp and their neighbours.
+// The record of OpenCL, and its functions that describe devices. The functions that they call are
+// in opencl.hpp, opencl_ceilings.hpp and their neighbours.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -32,7 +32,7 @@ DeviceFacts facts(int index) {
   facts.local_bytes = info.local_bytes;
   facts.is_cpu = info.kind == DeviceKind::cpu;
   facts.compute_units = info.compute_units;
-  // What a CPU's driver tells is the nominal clock, and turbo goes beyond it.
+  // A CPU's driver reports the nominal clock, and turbo exceeds it.
   if (!facts.is_cpu && info.lanes_per_unit > 0) {
     facts.peak_gflops = 2e-3 * info.clock_mhz * info.compute_units * info.lanes_per_unit;
     facts.peak_formula = fmt::format("{} MHz x {} compute units x {} lanes x 2", info.clock_mhz,

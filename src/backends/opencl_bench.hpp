@@ -59,9 +59,9 @@ class DeviceBench {
   void fill(const DeviceBuffer& memory);
   void write(const DeviceBuffer& memory, const void* from);
 
-  // Keeps a device that is no CPU busy with multiply-adds until their time stands still, at most
-  // half a second: an idle GPU lowers its clock and takes milliseconds to raise it. The launches it
-  // took.
+  // Keeps a device other than a CPU busy with multiply-adds until their time is stable, at most
+  // half a second: an idle GPU lowers its clock and takes milliseconds to raise it. Returns the
+  // number of launches.
   int warm_clock();
 
  private:

@@ -89,7 +89,8 @@ double unfused_gflops(DeviceBench& bench, double seconds) {
                        cl_float{1});
 }
 
-// Instructions for products of matrices and dot products: whose ceiling each is, as rows name it.
+// Instructions for products of matrices and dot products: the ceiling that each has, under its name
+// in rows.
 struct ProductUnit {
   const char* math;
   const char* path;
@@ -134,9 +135,9 @@ double product_gflops(DeviceBench& bench, const ProductUnit& unit, double second
   return best;
 }
 
-// Of devices that have them; units that take tf32 take bf16 and 8-bit integers too. A float32
-// product of operands split in two parts takes three products of parts (the fourth is too small to
-// count), hence a third of the peak.
+// For devices that have tensor cores; units that take tf32 take bf16 and 8-bit integers too. A
+// float32 product of operands split in two parts takes three products of parts (the fourth is too
+// small to count), hence a third of the peak.
 void add_tensor_core_peaks(DeviceBench& bench, int device, int threads, double seconds,
                            Ceilings& into) {
   const Features& features = opencl::features(device);

@@ -1,4 +1,4 @@
-// Copies of operands that take turns. See opencl_cold.hpp.
+// Copies of operands, used in rotation. See opencl_cold.hpp.
 #include "backends/opencl_cold.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ ColdCopies::ColdCopies(Context& context, cl_command_queue queue,
   }
   const std::size_t wanted = 4 * cache_bytes;
   const std::size_t count = (wanted + bytes - 1) / std::max<std::size_t>(bytes, 1);
-  // The half of what is left: other workers of the group hold operands too.
+  // Half of the free memory: other workers of the group hold operands too.
   const bool has_room =
       bytes <= available_bytes(context.info()) / 2 / std::max<std::size_t>(count, 2);
   if (count <= most_copies && has_room) {

@@ -1,5 +1,5 @@
 // Operands that no cache of a device can still hold, for cold samples: the host cannot evict them,
-// so runs turn from copy to copy. Plans use it (opencl_plan.hpp); CPU devices are evicted by
+// so each run uses the next copy. Plans use it (opencl_plan.hpp); CPU devices are evicted by
 // address.
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace rooflane::opencl {
 
-// Large operands get so many copies that a turn comes back to one only after others of four times
-// the largest last-level cache were used; small ones, of which that would be thousands, stay where
-// they are, and a read of twice that cache displaces them.
+// Large operands get so many copies that a run uses one again only after the others filled four
+// times the largest last-level cache. Small ones would need thousands of copies: they keep one, and
+// a read of twice that cache displaces them.
 class ColdCopies {
  public:
   // The last-level cache of a GPU at most: 256 MiB of AMD's MI300; NVIDIA's have up to 126 MiB.
@@ -25,9 +25,9 @@ class ColdCopies {
              std::span<const DeviceBuffer* const> originals,
              std::size_t cache_bytes = most_cache_bytes);
 
-  // The next turn; waits until the device has displaced what it has to.
+  // Goes on to the next copies; waits until the device has displaced the small operands.
   void turn();
-  // What stands for an original's memory in this turn; anything else stands for itself.
+  // The copy of an original that this run uses; `original` itself where it has no copies.
   cl_mem at(cl_mem original) const;
   // Copies of every operand, the original among them.
   std::size_t count() const { return copies_.size() + 1; }

@@ -1,5 +1,5 @@
-// OpenCL drivers, tried in a child process before this process opens them: one that aborts, crashes
-// or hangs at its start takes nobody along. The devices themselves stand in opencl.hpp.
+// OpenCL drivers, tried in a child process before this process opens them: a driver that aborts,
+// crashes or hangs at its start ends only the child. The devices themselves are in opencl.hpp.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 namespace rooflane::opencl {
 
 struct BrokenDriver {
-  std::string file;    // "pocl.icd", as it stands in the loader's folder, or a library's name
+  std::string file;    // "pocl.icd", its name in the loader's folder, or a library's name
   std::string reason;  // "SIGABRT when it was opened: Not enough memory to run on this device."
   std::string fault = "crashed at start";
 };

@@ -92,7 +92,7 @@ using Expected = int (*)(int lane);
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// The compiler's own words: what stands behind the line that names status, device and options.
+// The compiler's own words: they follow the line that names status, device and options.
 std::string first_line_of_log(const std::string& message) {
   const std::size_t log =
       message.find_first_not_of('\n', std::min(message.find('\n'), message.size()));

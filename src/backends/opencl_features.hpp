@@ -25,9 +25,9 @@ struct Features {
   bool nvidia_code_path() const { return inline_ptx && shuffle && copy_async; }
 };
 
-// Of device `index` as `doctor` numbers them. Probed at the first call of a process; thread-safe. A
-// probe that does not build, fails or answers wrongly is a missing feature, never an error. Throws
-// Error(unavailable) for a device that does not exist.
+// The features of device `index`, numbered like `doctor`'s. Probed at the first call of a process;
+// thread-safe. A probe that does not build, fails or answers wrongly is a missing feature, never an
+// error. Throws Error(unavailable) for a device that does not exist.
 const Features& features(int index);
 
 // "code path nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; local arrays up to 224

@@ -349,7 +349,7 @@ std::optional<double> DevicePlan::time_device_runs(std::int64_t runs) {
   if (!records_events_) return std::nullopt;
   if (writes_nothing()) return 0;
   constexpr std::int64_t most_queued = 256;  // drivers' queues end somewhere
-  // Tells how long queueing takes.
+  // Shows how long queueing takes.
   if (queueing_ns_ == 0) time_queued(std::min<std::int64_t>(runs, 16));
   double total = 0;
   for (std::int64_t first = 0; first < runs; first += most_queued) {

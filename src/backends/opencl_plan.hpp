@@ -36,7 +36,7 @@ std::string defines(const Tuning& tuning);
 
 class DevicePlan : public Plan {
  public:
-  // Copies every input that is no constant; waits for the last one.
+  // Copies every input except constants; waits for the last one.
   void upload() final;
   // Launches the room's kernels and waits. Reads and writes the device copies.
   void run() final;
@@ -51,7 +51,7 @@ class DevicePlan : public Plan {
   // there, which steady rows would carry.
   std::optional<DeviceTimes> device_times() const final;
   // From the first run's start to the last one's end. They are queued while the device is held up,
-  // as by a host that runs ahead of it, so that queueing is no part of it, but on CPU devices.
+  // as by a host that runs ahead of it: the time contains no queueing, except on CPU devices.
   std::optional<double> time_device_runs(std::int64_t runs) final;
 
  protected:
@@ -63,8 +63,8 @@ class DevicePlan : public Plan {
   // Throws UnfitTuning when the device has too few registers or too little local memory for a group
   // of the size that the kernel names by reqd_work_group_size; BuildError, DeviceError.
   KernelCall kernel(const char* source, const std::string& options, const char* name);
-  // The device copy of a tensor that is no constant. In cold runs kernels get others in its place:
-  // `launch` sees to arguments given before.
+  // The device copy of a tensor that is not a constant. In cold runs kernels get other copies in
+  // its place: `launch` replaces arguments that were set before.
   cl_mem copy_of(std::string_view tensor) const;
   // The same of a tensor that is a constant in some problems: then it is kept as it lies among
   // `constants`, counted as packed; waits.

@@ -1,5 +1,5 @@
-// Programs kept on disk between processes, in the form in which the driver gives them back. What is
-// in a program is no concern of it; opencl.cpp builds them.
+// Programs kept on disk between processes, in the form that the driver returns. This cache does not
+// look into a program; opencl.cpp builds them.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ class ProgramCache {
 
   const std::filesystem::path& folder() const { return folder_; }
   // What `doctor` says: "FOLDER: 12 programs, 3.1 MiB", or "FOLDER: cannot be written: ...;
-  // programs are built anew in every process".
+  // programs are built again in every process".
   std::string state() const;
 
  private:

@@ -17,7 +17,7 @@ extern const Backend backend;
 // shared library, not of this ABI, an incomplete or unknown variant, a name that is taken.
 void load(Catalogue& catalogue, const std::string& name, const std::string& path);
 
-// Of a table whose functions have another process do the work: what a plan of it adds (Plan's
+// For a table with functions that let another process do the work: what its plan adds (Plan's
 // functions of these names, and facts).
 struct Elsewhere {
   // Names of the outputs, before bind.

@@ -15,7 +15,7 @@ namespace rooflane::plugin {
 
 namespace {
 
-// More than any library offers, and what a count that is no count hardly stays below.
+// More than any library offers; a value that is not a count is almost always larger.
 constexpr std::size_t most_tunables = 64;
 
 void require_table(const rooflane_plugin* described) {

@@ -11,7 +11,7 @@
 
 namespace rooflane::plugin {
 
-// Of all plugins of a process together.
+// The limit for all plugins of a process together.
 inline constexpr std::size_t most_variants = 64;
 
 struct CheckedVariant {

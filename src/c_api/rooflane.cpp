@@ -49,7 +49,7 @@ int failed(int status, std::string message) {
   return status;
 }
 
-// The status of what `body` does: exceptions end here.
+// Runs `body` and returns its status: exceptions end here.
 template <class Body>
 int guarded(Body body) {
   try {

@@ -10,7 +10,7 @@
 
 namespace rooflane {
 
-// The flag of a kernel whose product is two, one of them the other's gate.
+// The flag of a kernel with two products; one is the other's gate.
 static constexpr std::string_view gate_flag = "gate";
 
 std::vector<std::string> variants_that_fuse(const Catalogue& catalogue,
@@ -56,7 +56,7 @@ BytesOfFusion bytes_of_fusion(const Catalogue& catalogue) {
     if (passes == 0 && !gates) return std::nullopt;
     bytes.product = kernel.cost(problem).bytes;
     if (gates) {
-      // Two products, whose outputs a pass reads while it writes the last one.
+      // Two products: a pass reads the outputs of both while it writes the last one.
       bytes.product *= 2;
       bytes.separate = bytes.product + 3 * written;
     }

@@ -15,8 +15,7 @@ namespace rooflane {
 std::vector<std::string> variants_that_fuse(const Catalogue& catalogue,
                                             const std::vector<const Kernel*>& kernels);
 
-// Of problems whose functions behind the product are a chain or a gate; the catalogue must outlive
-// it.
+// For problems with a chain or a gate behind the product; the catalogue must outlive it.
 BytesOfFusion bytes_of_fusion(const Catalogue& catalogue);
 
 }  // namespace rooflane

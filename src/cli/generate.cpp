@@ -104,7 +104,7 @@ struct Request {
   std::optional<std::string> logits;
 };
 
-// Exactly one of what may be asked for.
+// Checks that exactly one kind of output is asked for.
 void check_kind(const Arguments& arguments) {
   std::vector<std::string> given;
   for (const char* name : {"PROMPT", "--ids"}) {

@@ -1,4 +1,5 @@
-// What `judge` says: its JSON document and the same in words. Its schema stands beside it.
+// The result of `judge`: its JSON document and the same in words. Its schema is in
+// judge_schema.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>

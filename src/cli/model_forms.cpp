@@ -57,7 +57,7 @@ class Forms {
   }
 
  private:
-  // `from`: whose weights the source can give.
+  // `from`: the instance with the weights that the source has.
   void add(const std::string& name, const Instance& from, const Instance& form,
            const std::vector<std::string>& preferred) {
     Instance fused = model::fused(form, model::keeping_variants(catalogue_, preferred, settings_));

@@ -21,8 +21,8 @@ struct LevelErrors {
   // outputs, absolute; empty where the model is large.
   std::vector<std::vector<double>> steps;
   std::vector<std::vector<double>> whole;
-  // Of the outputs to those of the last variant, float32 as it is: the largest, and that over the
-  // largest output.
+  // The largest difference between the outputs and those of the last variant, unchanged float32;
+  // and that over the largest output.
   struct Difference {
     double absolute = 0, relative = 0;
   };

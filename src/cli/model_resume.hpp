@@ -19,9 +19,9 @@ nlohmann::json model_request(const std::vector<model::ChainSwaps>& chains);
 
 class ModelResume {
  public:
-  // An empty path: nothing is kept. Where a run `goes_on`, reads what it left, without half a line
-  // at the end; where it left nothing, it starts anew. Throws Error(argument) that names the
-  // difference when that is of another request, build or machine, or is no such file.
+  // An empty path: nothing is kept. Where a run `goes_on`, reads the file that it left, without
+  // half a line at the end; without one it starts again. Throws Error(argument) that names the
+  // difference when the file is of another request, build or machine, or is not such a file.
   ModelResume(const std::string& csv, bool goes_on, nlohmann::json request);
 
   const std::optional<Ceilings>& ceilings() const { return ceilings_; }

@@ -14,7 +14,7 @@ namespace rooflane {
 
 class ModelWeights {
  public:
-  // Throws Error(argument) for a file that is no GGUF.
+  // Throws Error(argument) for a file that is not a GGUF.
   explicit ModelWeights(const ModelArguments& read);
 
   // As --weight-type says.

@@ -44,7 +44,7 @@ CommonOptions read_common(const Arguments& arguments, Catalogue& catalogue, Many
 
 void declare_blas(Arguments& arguments);
 // --blas NAME=PATH adds blas-NAME, --blas PATH replaces the library behind blas, for every kernel
-// with a blas variant. Returns the latter's path. Throws Error for a file that is no CBLAS.
+// with a blas variant. Returns the latter's path. Throws Error for a file that is not a CBLAS.
 std::string apply_blas(const std::vector<std::string>& values, Catalogue& catalogue);
 
 void declare_device(Arguments& arguments);
@@ -110,8 +110,8 @@ BenchOptions bench_options(const CommonOptions& common, const std::vector<BenchP
                            const std::vector<Target>& targets, const Catalogue& catalogue,
                            const CliSettings& settings);
 
-// The program's status: a bad case is 1; a variant named by -v whose cases are all UNSUPPORTED, or
-// that has none, is 3.
+// The program's status: a bad case is 1; a variant named by -v that has no case, or only
+// UNSUPPORTED ones, is 3.
 using StatusesByVariant = std::map<std::string, std::set<Status>>;
 int exit_status_of(const StatusesByVariant& seen, const std::vector<std::string>& named);
 

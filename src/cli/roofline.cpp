@@ -75,7 +75,7 @@ std::string text_of(const std::vector<MeasuredRow>& rows, bool markdown, Shown s
          crossover_text(rows, false) + terminal_ladders(ladders, texts);
 }
 
-// The phases beside the files, by position in `rows`, of which each file has so many.
+// The phases beside the files, by position in `rows`; `counts` has the number of rows of each file.
 std::map<std::size_t, PhaseProfile> phases_of(const std::vector<std::string>& files,
                                               const std::vector<std::size_t>& counts) {
   std::map<std::size_t, PhaseProfile> profiles;

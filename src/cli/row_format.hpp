@@ -14,10 +14,10 @@ namespace rooflane {
 
 class RowFormat {
  public:
-  // `plain` is the format of what is written without the option.
+  // `plain` is the format without the option.
   static void declare(Arguments& arguments, const std::string& plain);
-  // What the arguments ask for. Throws Error(argument): an unknown format, an output without one or
-  // that cannot be written, a commit that is no whole hash.
+  // The format that the arguments ask for. Throws Error(argument): an unknown format, an output
+  // without one or that cannot be written, a commit that is not a whole hash.
   RowFormat(const Arguments& arguments, const std::string& plain);
 
   bool asked() const { return !format_.empty(); }

@@ -12,7 +12,7 @@ inline ordered_json value(const char* type, const char* description) {
   return {{"description", description}, {"type", type}};
 }
 
-// Of that type, or null where it is not known or does not apply.
+// A value of that type, or null where it is not known or does not apply.
 inline ordered_json nullable(const char* type, const char* description) {
   return {{"description", description}, {"type", {type, "null"}}};
 }
@@ -47,7 +47,7 @@ inline ordered_json definition(const char* name) {
 ordered_json version_field();
 // machine, slowdown, ceilings and what those hold.
 ordered_json machine_definitions();
-// A row whose schema_version is this one.
+// A row with this schema_version.
 ordered_json versioned_row();
 // The schema of a verb's document: schema_version and `fields`.
 ordered_json document(const std::string& verb, const ordered_json& fields,
@@ -59,7 +59,7 @@ ordered_json doctor_document();
 ordered_json ceilings_document();
 ordered_json calibrate_document();
 ordered_json compare_document();
-// Of files of tuned schedules, which no verb writes with --json.
+// The schema of files of tuned schedules; no verb writes these with --json.
 ordered_json tuned_document();
 ordered_json roofline_document();
 ordered_json generate_document();

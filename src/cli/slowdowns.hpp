@@ -31,7 +31,7 @@ std::optional<Slowdown> core_type_slowdown(
 // learns of drivers from the files of `vendors_folder`, which lies below `root` as well.
 std::vector<Slowdown> find_missing_drivers(
     const std::string& root, const std::string& vendors_folder = "/etc/OpenCL/vendors");
-// Whether a card of a vendor whose OpenCL drivers we know is here.
+// Whether this machine has a card of a vendor with OpenCL drivers that we know.
 bool has_card(const std::string& root);
 
 // All of the above on this machine.

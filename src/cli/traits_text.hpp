@@ -12,7 +12,7 @@ namespace rooflane {
 // Sizes, rates and costs as a table, one figure a line with its unit; the FMA peaks of all targets.
 std::string traits_table(const MeasuredTraits& measured);
 
-// How long ago "2026-01-31 12:00:00 UTC" was: "3 days ago"; "at 2026-…" when it is no such text.
+// How long ago "2026-01-31 12:00:00 UTC" was: "3 days ago"; "at 2026-…" for any other text.
 std::string traits_age(const std::string& date, std::time_t now);
 
 // "measured 3 days ago, FILE", or "derived; …" with the reason and what fixes it.

@@ -10,7 +10,7 @@
 namespace rooflane {
 
 // {version, kernels, variants, presets, verbs: [{name, summary, options, positionals, examples}]};
-// verbs whose arguments a script reads have a name and a summary alone.
+// verbs that leave their arguments to a script have only a name and a summary.
 nlohmann::ordered_json verb_table(std::span<const Verb* const> verbs, const Catalogue& catalogue);
 
 }  // namespace rooflane

@@ -16,7 +16,7 @@ struct Verb {
   void (*declare)(Arguments& arguments);
   // Returns the exit status; throws Error. `catalogue` may be added to (--blas).
   int (*run)(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings);
-  // Instead of both, for a verb whose arguments another program reads.
+  // Instead of both, for a verb that passes its arguments to another program.
   int (*forward)(const std::vector<std::string>& words) = nullptr;
 };
 

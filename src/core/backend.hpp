@@ -1,6 +1,6 @@
-// A backend: a constant record of what several variants have in common (OpenCL devices, a BLAS
-// library, Highway). Code that runs or measures variants uses the record and compares no names.
-// Each record is in src/backends, with its backend.
+// A backend: a constant record that several variants share (OpenCL devices, a BLAS library,
+// Highway). Code that runs or measures variants uses the record and compares no names. Each record
+// is in src/backends, with its backend.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct LibraryFacts {
   std::string description;  // "OpenBLAS 0.3.21 SkylakeX"
 };
 
-// What a backend does whose variants call a library that is opened at run time. A library is named
+// Functions of a backend with variants that call a library, opened at run time. A library is named
 // by its path; empty: the default search. A process opens one.
 struct Libraries {
   // Opens it. Throws Error.
@@ -32,14 +32,14 @@ struct Libraries {
 };
 
 struct DeviceFacts {
-  std::string name;  // as PlanFacts::device has it
+  std::string name;  // like PlanFacts::device
   std::string kind;  // "GPU", "accelerator", "CPU"
   std::string platform, driver;
   bool is_cpu = false;           // the CPU itself: takes a number of threads, has the CPU's caches
   int compute_units = 0;         // as many threads at most
   std::size_t global_bytes = 0;  // memory; of a work-group:
   std::size_t local_bytes = 0;
-  double peak_gflops = 0;    // what clock and units allow; 0: the driver does not tell
+  double peak_gflops = 0;    // what clock and units allow; 0: the driver does not say
   std::string peak_formula;  // "1980 MHz x 132 compute units x 128 lanes x 2"
 };
 
@@ -49,7 +49,7 @@ struct FailedDriver {
   std::string fault;   // in words: it "crashed at start"
 };
 
-// What a backend does whose variants run on devices, numbered from 0 (Environment::device).
+// Functions of a backend with variants that run on devices, numbered from 0 (Environment::device).
 // Functions with an index throw Error(unavailable) for a device that is not there.
 struct Devices {
   const char* title;  // "OpenCL"
@@ -64,15 +64,15 @@ struct Devices {
   // Whether this process cannot use its devices any more: a new one is needed.
   bool (*lost)();
   // Adds a device's limits to `into`, in about `seconds`; its bandwidth curve without plateaus and,
-  // on a device that is the CPU, up to `largest_footprint` bytes. `threads` of a device that is no
-  // CPU is 0.
+  // on a device that is the CPU, up to `largest_footprint` bytes. `threads` is 0 unless the device
+  // is a CPU.
   void (*measure_ceilings)(int index, int threads, double seconds, std::size_t largest_footprint,
                            Ceilings& into);
   // What is wrong with the plainest kernel on it; nothing when it is usable.
   std::optional<std::string> (*failure)(int index);
   std::string (*features)(int index);  // of a usable one, in words
   std::vector<FailedDriver> (*failed_drivers)();
-  std::string (*kept_programs)();  // what was compiled before and stands on disk, in words
+  std::string (*kept_programs)();  // the programs compiled before and kept on disk, in words
   // The folder in which drivers announce themselves; nothing when none is looked at.
   std::optional<std::string> (*drivers_folder)();
 };
@@ -84,7 +84,7 @@ struct Backend {
   std::optional<std::string> (*absent_reason)(const std::string& library) = nullptr;
   const Libraries* libraries = nullptr;  // null: none is opened
   const Devices* devices = nullptr;      // null: runs on the CPU
-  // What rows of its variants say of their instruction set unless the plan tells.
+  // The instruction set in rows of its variants, unless the plan names one.
   const char* isa = "";
   bool takes_isa = false;  // variants run at the ISA target that they are told (Environment::isa)
   // The target that such a name stands for, empty the best. Throws Error. Null: takes no target.

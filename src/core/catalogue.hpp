@@ -22,7 +22,7 @@ struct Build {
 // own (blas-mkl).
 // An entry with a `worker` is foreign: it runs only in a process of that command, which speaks the
 // worker protocol (measure/worker.hpp) and calls the variant `worker_variant`; its `variant` is a
-// description whose `plan` throws, kept alive by `owned`.
+// description, kept alive by `owned`, and its `plan` throws.
 struct CatalogueEntry {
   std::string name;
   const Variant* variant;
@@ -36,7 +36,7 @@ struct CatalogueEntry {
 };
 
 // Why this machine lacks what an entry needs, a library or a device; nothing when it can run it.
-// Opens the library or the drivers. What a variant refuses stands in its `unsupported`.
+// Opens the library or the drivers. The problems that a variant refuses: its `unsupported`.
 std::optional<std::string> absent_reason(const CatalogueEntry& entry);
 
 // A variant that this build lacks, and why.

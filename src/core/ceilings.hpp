@@ -13,7 +13,7 @@ struct FmaCeiling {
   // 3xtf32 and 3xf16: a third of those, for float32 products of operands split in parts
   std::string math;
   std::string isa;     // Highway target, or the instruction of a unit; empty on a device's fp32
-  int threads = 1;     // 0 on a device that is no CPU
+  int threads = 1;     // 0 on a device other than a CPU
   std::string device;  // its name; empty for the CPU itself
   double gflops = 0;
 };

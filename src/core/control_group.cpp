@@ -92,7 +92,7 @@ void for_each_limit(const std::string& root, See&& see) {
   }
 }
 
-// Of one group: "50000 100000" in version 2; -1 or "max" is no quota.
+// The quota of one group: "50000 100000" in version 2; -1 or "max" means none.
 std::optional<double> quota_cpus(const std::string& folder, int version) {
   std::string allowed;
   double period = 0;

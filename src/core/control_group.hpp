@@ -1,6 +1,6 @@
 // What control groups (cgroups(7)), of version 1 or 2, allow this process: its own group and every
 // one above it, as far as they are mounted, since the tightest holds (Slurm, systemd-run,
-// containers). `root` stands before all paths; "" is this machine.
+// containers). `root` is a prefix of all paths; "" is this machine.
 #pragma once
 
 #include <cstddef>

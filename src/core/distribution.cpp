@@ -64,7 +64,7 @@ double ties_value(const SeedDraw& draw) {
   return draw.range.scale * 0.5 * step;
 }
 
-// Beside rows of large numbers, so that a product of two operands is no zero.
+// Mixed with rows of large numbers, so that a product of two operands is not zero.
 double denormals_value(const SeedDraw& draw) {
   constexpr int large = 48;
   const int power = is_even_row(draw) ? draw.range.least_normal : std::min(large, draw.range.high);

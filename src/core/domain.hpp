@@ -30,8 +30,8 @@ std::int64_t domain_end(const Problem& problem, const TensorSpec& tensor);
 // allowed (ids below 0). Nothing where the domain is not limited.
 void check_domain(const Problem& problem, const TensorSpec& tensor);
 
-// Throws Error(argument) naming the first element of an int32 view outside the domain, or before
-// which a larger one stands where they ascend. Nothing where the domain is not limited.
+// Throws Error(argument) naming the first element of an int32 view that is outside the domain or,
+// in an ascending one, smaller than the element before it. Nothing where the domain is not limited.
 void require_in_domain(const Problem& problem, const TensorSpec& tensor, const View& view);
 
 // An element by its row-major place, as NumPy writes it: "ids[3]", "ids[0,3]".

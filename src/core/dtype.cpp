@@ -41,7 +41,7 @@ void encode_native(const double* from, void* to, std::int64_t count) {
 template <class T>
 T to_integer(double value) {
   if (std::isnan(value)) return 0;
-  // The largest int64 rounds up as a double, which then is no int64.
+  // The largest int64 rounds up as a double, and that double does not fit into int64.
   constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
   if (value <= static_cast<double>(least)) return least;
   if (value >= static_cast<double>(most)) return most;
@@ -279,7 +279,7 @@ constinit const NumberFormat bfloat16 = short_format<BFloat>("bfloat16", "bf16",
 constinit const NumberFormat int8 = integer_format<std::int8_t>("int8", "s8", "|i1");
 constinit const NumberFormat uint8 = integer_format<std::uint8_t>("uint8", "u8", "|u1");
 constinit const NumberFormat int32 = integer_format<std::int32_t>("int32", "s32", "<i4");
-// Of files only, as float64: a double cannot hold all of its values.
+// In files only, like float64: a double cannot hold all of its values.
 constinit const NumberFormat int64 = integer_format<std::int64_t>("int64", "s64", "<i8");
 constinit const NumberFormat int8_per_channel =
     integer_format<std::int8_t>("int8_per_channel", "s8c", "|i1",

@@ -11,7 +11,7 @@ namespace rooflane {
 
 inline std::uint32_t float_unit_state() {
 #if defined(__x86_64__)
-  return _mm_getcsr() & ~0x3fU;  // without the flags of what happened
+  return _mm_getcsr() & ~0x3fU;  // without the status flags
 #elif defined(__aarch64__)
   std::uint64_t state;
   asm volatile("mrs %0, fpcr" : "=r"(state));

@@ -20,8 +20,9 @@ nlohmann::json parse_json(std::string_view text);
 // Nothing where it is none, or one that no 64-bit integer holds.
 std::optional<std::int64_t> whole_number(const nlohmann::json& value);
 
-// A whole number that the type holds, be it written as 3 or 3.0; else throws
-// nlohmann::json::exception. The library's own conversion of what does not fit is undefined.
+// A whole number that fits into the type, written as 3 or 3.0; else throws
+// nlohmann::json::exception. The library's own conversion of a number that does not fit is
+// undefined.
 template <class Integer>
 Integer integer_from(const nlohmann::json& value) {
   const std::optional<std::int64_t> number = whole_number(value);

@@ -28,10 +28,10 @@ inline bool is_read(Role role) { return role != Role::output; }
 struct Axis {
   const char* param;
   // plain: exactly one array axis. droppable: the array may lack it when its size is 1.
-  // leading: any number of array axes, also none, whose product is the size (softmax rows).
+  // leading: any number of array axes, also none; their product is the size (softmax rows).
   enum class Form { plain, droppable, leading } form = Form::plain;
-  // Of outputs: the length, where it is no parameter but follows from them; `param` is then a name
-  // only.
+  // For outputs: the length where it follows from the parameters and is not one of them; `param` is
+  // then only a name.
   std::int64_t (*derived)(const Problem&) = nullptr;
   // The array's axis is so many times as long as the parameter says (gemm's b with gate=1).
   std::int64_t times = 1;
@@ -50,11 +50,11 @@ struct TensorSpec {
   std::vector<Axis> axes;
   DType dtype = &float32;
   double seed_scale = 1;  // inputs from a seed are multiplied by this
-  // Of floats: magnitudes of seeded inputs are at most 2^reach, and those of normal ones at least
-  // 2^-reach, in every distribution. 0: uniform in all of them (vectors beside rows). As it stands:
+  // For floats: magnitudes of seeded inputs are at most 2^reach, and those of normal ones at least
+  // 2^-reach, in every distribution. 0: uniform in all of them (vectors beside rows). The default:
   // the format's whole range.
   int reach = whole_reach;
-  const char* like = "";      // outputs: the input whose array rank and leading axes `run` copies
+  const char* like = "";      // outputs: `run` copies array rank and leading axes of this input
   IntegerDomain domain = {};  // of int32 inputs
 };
 
@@ -164,7 +164,7 @@ double traffic_bytes(const Problem& problem);
 // Relative error of rounding a result to the output's format; 0 for float32, in which every kernel
 // forms its results, so that its bound holds that rounding already.
 double output_roundoff(DType dtype);
-// Of all tensors, each once in their order: "float32", "bfloat16+float32".
+// The formats of all tensors, each once in their order: "float32", "bfloat16+float32".
 std::string dtype_text(const Problem& problem);
 
 // Sizes from arrays: `known` holds parameters the user gave; `shapes` the arrays by tensor name.

@@ -27,7 +27,7 @@ int cores_of(std::span<const LogicalCpu> cpus) {
 
 void read_topology(Machine& m) {
   hwloc_topology_t topology = nullptr;
-  // It would print a line in every process where /sys is missing, which `doctor` tells of.
+  // Without /sys it would print a line in every process; `doctor` reports that instead.
   setenv("HWLOC_HIDE_ERRORS", "2", 0);
   if (hwloc_topology_init(&topology) != 0) return;
   // Only what this process may use, so that a restricted container counts right.

@@ -65,7 +65,7 @@ void parallel_region(Pool* pool, int threads, FunctionRef<void(const Team&)> bod
 
 // body(task, thread) for every task in [0,tasks), handed out one by one to whoever is free: shared
 // machines jitter. Fewer tasks than threads leave threads idle, but not out: GCC's OpenMP ends the
-// threads that a region lacks and starts them anew for the next one, which takes 0.4 ms for 16.
+// threads that a region lacks and starts them again for the next one, which takes 0.4 ms for 16.
 void parallel_for(Pool* pool, int threads, std::int64_t tasks,
                   FunctionRef<void(std::int64_t task, int thread)> body);
 

@@ -34,7 +34,7 @@ struct PhaseTimes {
   std::int64_t dropped = 0;        // events that found no room
 };
 
-// Runs of a plan with and without a recorder, in turn (measure/phase_profile.hpp).
+// Runs of a plan with and without a recorder, alternating (measure/phase_profile.hpp).
 struct PhaseProfile {
   std::int64_t runs = 0;            // recorded
   double run_ns = 0;                // of one of them
@@ -42,7 +42,7 @@ struct PhaseProfile {
   std::vector<ThreadPhase> phases;  // of one run
   std::vector<PhaseEvent> events = {};
   std::int64_t dropped = 0;
-  // Of one run, all threads together: cycles, instructions… Empty where there are none.
+  // Counts of one run, all threads together: cycles, instructions… Empty where there are none.
   std::vector<std::pair<std::string, double>> counters = {};
 };
 
@@ -99,7 +99,7 @@ class PhaseRegion {
 
  private:
   PhaseRecorder& recorder_;
-  // Of the region before; here, so that threads find all that they read in one place.
+  // The region before; here, so that threads find all that they read in one place.
   const std::int64_t last_region_, last_end_;
   const std::int64_t begin_;
 };

@@ -88,10 +88,10 @@ class alignas(64) PhaseLog {
   std::int64_t dropped_ = 0;
 };
 
-// Of the calling thread; null: nobody records.
+// The calling thread's log; null: nobody records.
 inline constinit thread_local PhaseLog* phase_log = nullptr;
 
-// The phase of what the calling thread does until the timer's end.
+// Counts the calling thread's time to a phase until the timer's end.
 class PhaseTimer {
  public:
   explicit PhaseTimer(RunPhase phase) : PhaseTimer(phase_log, phase) {}

@@ -242,7 +242,8 @@ KernelAndKeys split_kernel(std::string_view text, std::span<const Kernel* const>
   throw argument_error(unknown_name("kernel", name, names));
 }
 
-// One comma-separated item of a shape: the names it sets and the values they take in turn.
+// One comma-separated item of a shape: the names it sets and the values they take one after
+// another.
 struct Item {
   std::vector<std::string_view> names;
   std::vector<std::string> values;

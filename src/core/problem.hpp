@@ -30,8 +30,8 @@ struct ParamSpec {
   // A default that depends on other parameters (kv_heads = heads); overrides default_value.
   double (*default_from)(const Problem&) = nullptr;
   bool always_printed = false;
-  // Of a choice, the first the default: number formats by their short names, or words. Of a chain
-  // its words, at most 13.
+  // The options of a choice, the default first: number formats by their short names, or words. A
+  // chain's words, at most 13.
   std::span<const DType> dtypes = {};
   std::span<const std::string_view> words = {};
 };
@@ -48,16 +48,16 @@ class Problem {
 
   const Kernel& kernel() const { return *kernel_; }
   bool has(std::string_view name) const;  // set explicitly
-  // The value or its default; of a choice its place in the list; of a chain a number that stands
-  // for it, 0 for the empty one. Sizes are exact up to 2^53. Throws Error for an unknown name or an
+  // The value or its default: for a choice its place in the list, for a chain a number that encodes
+  // it, 0 for the empty one. Sizes are exact up to 2^53. Throws Error for an unknown name or an
   // unset required parameter.
   double value(std::string_view name) const;
   std::int64_t size(std::string_view name) const;
   bool flag(std::string_view name) const;
-  // Of a choice: its text, and the number format of one between formats.
+  // A choice's text, and the number format of a choice between formats.
   std::string choice(std::string_view name) const;
   DType dtype(std::string_view name) const;
-  // Of a chain: the places of its words in the list, in its order.
+  // The places of a chain's words in the list, in its order.
   std::vector<std::size_t> chain(std::string_view name) const;
   // Checks kind and range of this one parameter; throws Error naming it and the nearest name.
   void set(std::string_view name, std::string_view text);
@@ -74,7 +74,7 @@ class Problem {
   std::vector<std::optional<double>> values_;  // parallel to kernel().params
 };
 
-// "gemm:m=1,n=2,k=3" -> a checked problem; `kernels` is what may stand before the colon.
+// "gemm:m=1,n=2,k=3" -> a checked problem; `kernels` may come before the colon.
 Problem parse_problem(std::string_view text, std::span<const Kernel* const> kernels);
 // The same with ranges: `m=256..4096*2`, `m=1..16+1`, `m=7|31|64`, `type=f32|bf16`; several
 // multiply, `m=n=k=256..4096*2` ties.

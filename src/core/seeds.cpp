@@ -67,7 +67,7 @@ std::int32_t seeded_integer(std::uint64_t seed, std::string_view kernel, std::st
 
 namespace {
 
-// A tensor whose values depend on one another, on one thread.
+// A tensor with values that depend on one another, on one thread.
 void fill_ascending(std::uint64_t z, std::int64_t end, const View& view) {
   std::vector<std::int32_t> values(static_cast<std::size_t>(view.elements()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = integer_at(z, i, end);

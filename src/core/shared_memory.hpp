@@ -22,7 +22,7 @@ struct SharedMemory {
 };
 // The mapping that holds a pointer; descriptor below 0: none does.
 SharedMemory shared_memory_of(const void* pointer);
-// From now on nobody can map it anew to write; mappings that exist stay writable. False where the
+// From now on no new mapping can be writable; existing mappings stay writable. False where the
 // system cannot do that.
 bool seal_against_writes(const SharedMemory& memory);
 

@@ -163,7 +163,7 @@ double Estimate::p_beyond(double margin) const {
 
 namespace {
 
-// Of normal values, the standard deviation over the median distance from their median.
+// The standard deviation of normal values over the median distance from their median.
 constexpr double deviation_over_distance = 1.4826;
 
 // Distances of rounds from their repetition's median, as so many distances from the true centre
@@ -207,7 +207,7 @@ std::vector<RepetitionMedian> medians_of(std::span<const std::vector<double>> re
     own.clear();
     add_distances(repetitions[i], medians[i].value, own);
     const double spread = std::max(common, spread_of(own));
-    // Of the median of n normal values: pi/2 of the mean's.
+    // The variance of the median of n normal values is pi/2 of the mean's.
     medians[i].variance =
         std::numbers::pi / 2 * spread * spread / static_cast<double>(repetitions[i].size());
   }
@@ -245,7 +245,7 @@ Estimate estimate_over_repetitions(std::span<const std::vector<double>> repetiti
   }
   std::vector<double> distances;
   add_distances(relative, 0, distances);
-  // Where most repetitions lie apart by more than their errors, that is no disturbance.
+  // If most repetitions differ by more than their errors, the cause is not a disturbance.
   const double limit = far * std::max(1.0, spread_of(distances));
   constexpr int most_steps = 30;
   for (int step = 0; step < most_steps; ++step) {  // Huber's mean by repeated weighting
@@ -342,7 +342,7 @@ std::vector<double> adjusted_for_false_discoveries(std::span<const double> p_val
   std::vector<double> adjusted(p_values.begin(), p_values.end());
   const auto count = static_cast<double>(order.size());
   double least = 1;
-  for (std::size_t k = 0; k < order.size(); ++k) {  // from the largest, whose rank is `count`
+  for (std::size_t k = 0; k < order.size(); ++k) {  // from the largest; its rank is `count`
     const double rank = count - static_cast<double>(k);
     least = std::min(least, p_values[order[k]] * count / rank);
     adjusted[order[k]] = least;

@@ -41,10 +41,11 @@ struct Estimate {
   double error = 0;
   double df = 0;
   Interval interval(double level = 0.95) const;  // by Student's distribution
-  // Of a logarithm: half the width of the 95 % interval of the figure, in per cent of the figure.
+  // Where the value is a logarithm: half the width of the figure's 95 % interval, in per cent of
+  // the figure.
   double half_width_pct() const;
-  // Of "the true value lies within ±margin": the largest probability, over all such values, of an
-  // estimate at least as far from 0.
+  // The p-value of "the true value lies within ±margin": the largest probability, over all such
+  // values, of an estimate at least as far from 0.
   double p_beyond(double margin) const;
 };
 
@@ -53,8 +54,8 @@ struct Estimate {
 // A random-effects estimate: a repetition differs from the next by its rounds' noise and by what a
 // fresh process and fresh memory change. Its value is the median of its rounds, so that a disturbed
 // round has no leverage. The variance of that median comes from the spread of the rounds of all
-// repetitions, or of its own where those spread more: a restless repetition weighs less. To it
-// comes the variance between repetitions. Few repetitions say little of that, so it begins at what
+// repetitions, or of its own where those spread more: a restless repetition weighs less. The
+// variance between repetitions is added. Few repetitions say little about it, so it begins at what
 // is usual (`usual_repetition_error`), which counts as one further degree of freedom, and is
 // corrected by how far the repetitions lie apart (moderated variance: Smyth, Statistical
 // Applications in Genetics and Molecular Biology 3, 2004; intervals of few studies: Hartung and
@@ -63,7 +64,7 @@ struct Estimate {
 //
 // Coverage, false winners and power are asserted in tests/statistics_test.cpp, over simulated and
 // recorded rounds. A single repetition shows only how its rounds differ: there the rounds are the
-// units, and the interval is too narrow. Of a single round no error is known. At least one
+// units, and the interval is too narrow. A single round has no known error. At least one
 // repetition, each with at least one round.
 Estimate estimate_over_repetitions(std::span<const std::vector<double>> repetitions);
 

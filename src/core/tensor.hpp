@@ -19,7 +19,7 @@ using Shape = std::vector<std::int64_t>;
 std::string print_shape(std::span<const std::int64_t> shape);  // "[3,4]"
 
 // Data, dtype, shape and strides in elements. The last axis is contiguous (stride 1); leading axes
-// may have any non-negative stride, so a sub-matrix costs no copy. Rank is 1 to 4. Of a block
+// may have any non-negative stride, so a sub-matrix costs no copy. Rank is 1 to 4. In a block
 // format the last axis and all strides are multiples of the block.
 struct View {
   static constexpr int max_rank = 4;

@@ -33,7 +33,7 @@ bool is_at(const TunedEntry& entry, const Place& place) {
   return entry.isa == place.isa && entry.device == place.device && entry.threads == place.threads;
 }
 
-// The distance between values of one parameter, whose kind decides what may differ.
+// The distance between values of one parameter. Its kind decides what may differ.
 std::optional<double> distance_of(const ParamSpec& param, const Problem& tuned,
                                   const Problem& wanted) {
   if (param.kind != ParamKind::size) {

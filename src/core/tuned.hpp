@@ -15,7 +15,7 @@
 
 namespace rooflane {
 
-// Where a plan's tuning came from, as rows have it.
+// Where a plan's tuning came from, in the words of rows.
 inline constexpr std::string_view from_model = "model";  // the variant's own choice
 inline constexpr std::string_view from_store = "store";  // an entry of tuned schedules
 inline constexpr std::string_view from_user = "given";
@@ -37,7 +37,7 @@ struct TunedSchedules {
 // The contents of a file. Throws Error(argument) naming the entry and what is allowed.
 TunedSchedules parse_tuned(std::string_view text, std::span<const Kernel* const> kernels);
 
-// A file and what stands in it, or why nothing does. No schedules and no problem: no file.
+// A file and its schedules, or the problem with it. Neither: there is no file.
 struct TunedSource {
   std::filesystem::path file;
   bool named = false;  // by a person; else it is the machine's own store
@@ -49,8 +49,8 @@ TunedSource read_tuned(const std::filesystem::path& file, bool named);
 
 // Where this machine's own schedules are kept, in cache_folder(). Empty: there is no such folder.
 std::filesystem::path tuned_store();
-// Of $ROOFLANE_TUNED, or of tuned_store(); read when first asked for. The file is empty where none
-// is in use, since ROOFLANE_TUNED is empty or `none`.
+// The file of $ROOFLANE_TUNED, or of tuned_store(); read when first asked for. The file is empty
+// where none is in use, since ROOFLANE_TUNED is empty or `none`.
 const TunedSource& tuned_source();
 // Reads it again, since another process has written to it; plans that are made from then on see
 // what it holds now. Thread-safe: what tuned_source() returned before stays valid.
@@ -71,8 +71,8 @@ struct TunedChoice {
   const TunedEntry* entry;
   double distance;  // 0: of the problem itself
 };
-// The nearest entry of the variant `name` in this environment whose tuning is legal for the
-// problem; of equals the first. Nothing where there is none: the variant chooses then.
+// The nearest entry of the variant `name` in this environment with a tuning that is legal for the
+// problem, the first of equals. Nothing where there is none: the variant chooses then.
 std::optional<TunedChoice> find_tuned(const TunedSchedules& schedules, std::string_view name,
                                       const Variant& variant, const Problem& problem,
                                       const Environment& env);

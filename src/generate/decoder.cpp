@@ -23,8 +23,8 @@ void blend(double& known, double now) {
 // Guesses may lose so much of the time: of a token, and a share of all. Together 3 % of 60 tokens.
 constexpr double tokens_to_lose = 1, share_to_lose = 0.012;
 
-// How often a guess of each class of trust is believed to be right before anything is seen, and as
-// how many guesses that counts: text that agrees in a few tokens is copied more often than not.
+// The prior of each class of trust: how often a guess is right, and how many guesses that prior
+// counts for: text that agrees in a few tokens is copied more often than not.
 constexpr double believed[Drafter::trusts] = {0, 0.15, 0.35, 0.55, 0.7, 0.8, 0.85, 0.9};
 constexpr double weight_of_belief = 3;
 
@@ -54,9 +54,9 @@ Decoder::Decoder(LanguageModel& model, TokenSampler& sampler, Drafter* drafter, 
   take(logits);
 }
 
-// Times the passes and holds their logits against those of decoding one by one, bit for bit; what
-// the caches hold is then the same, too. With tokens behind where the prompt will be, whose place
-// in the caches is written anew later.
+// Times the passes and compares their logits with those of decoding one by one, bit for bit; equal
+// logits mean equal caches. Its tokens lie behind the future prompt: their place in the caches is
+// written again later.
 void Decoder::try_passes() {
   if (widths_.empty()) return;
   std::vector<std::int32_t> tokens;

@@ -22,11 +22,11 @@ struct LlamaSizes {
 };
 
 // Throws Error(argument), one line with the file's name: another architecture, a key that is
-// missing or whose value cannot be, features that are not computed (experts, scaled positions,
+// missing or has an impossible value, features that are not computed (experts, scaled positions,
 // sliding windows, heads of another size than width / heads).
 LlamaSizes read_llama_sizes(const Gguf& gguf);
 
-// Of the file, tokens that end a text: the end of the text, of a turn, of a message.
+// The file's tokens that end a text: at the end of the text, of an answer, of a message.
 std::vector<std::int32_t> end_tokens(const Gguf& gguf, std::int64_t vocabulary);
 
 struct LlamaLengths {

@@ -1,5 +1,5 @@
-// A phase of several tokens whose numbers are, bit for bit, those of as many passes of one token:
-// calls whose sums would come in another order are parted into calls of fewer rows.
+// A phase of several tokens with, bit for bit, the results of as many passes of one token: calls
+// that would add in another order are split into calls of fewer rows.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace rooflane::generate {
 // are shared among threads, and with it the order of sums, depends on their number. A product stays
 // whole where it is seen to compute each row as it does alone; else it becomes products of 4, 3, 2
 // or 1 rows. That is tried with the plans of PhaseRunner on numbers from a seed: the order of sums
-// does not depend on them. `memory` is that of `first`, whose inputs and buffers are overwritten.
+// does not depend on them. `memory` is that of `first`: its inputs and buffers are overwritten.
 void part_rows(StoredCaches& first, StoredCaches& next, std::size_t phase,
                const model::Memory& memory, const Catalogue& catalogue,
                const RunnerSettings& settings);

@@ -20,8 +20,8 @@ class TokenSampler {
  public:
   TokenSampler(const SamplerSettings& settings, std::int64_t vocabulary);
 
-  // Token `number`, from 0. `logits`: as many as the vocabulary has. Of equal ones the first
-  // counts as likelier; NaN is never taken unless nothing else is there.
+  // Token `number`, from 0. `logits`: as many as the vocabulary has. Among equals the first counts
+  // as likelier; NaN is taken only if nothing else is there.
   std::int32_t choose(std::span<const float> logits, std::uint64_t number);
 
  private:

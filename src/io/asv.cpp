@@ -24,7 +24,7 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr double ns_per_s = 1e9;
-// Of a benchmark's meaning: results of another version are not shown beside these.
+// The version of a benchmark's meaning: results of another one are not shown beside these.
 constexpr const char* benchmark_version = "1";
 // Files of asv are told apart by this many digits of the commit.
 constexpr std::size_t commit_digits = 8;

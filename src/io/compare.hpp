@@ -15,7 +15,7 @@ namespace rooflane {
 
 // Changes of time up to this share do not count: code placement alone makes as much.
 constexpr double compare_margin = tie_margin;
-// Of all rows called FASTER or SLOWER, at most this share may be so by chance.
+// At most this share of the rows called FASTER or SLOWER may be so by chance.
 constexpr double compare_false_discoveries = 0.05;
 // Fewer fresh processes on a side say nothing about how much the next one would differ.
 constexpr std::size_t compare_least_repetitions = 3;

@@ -110,7 +110,7 @@ std::string_view without_half_line(std::string_view text, const std::string& nam
       return false;  // it ends within quotes
     }
   };
-  // Where rows follow, a quote was never closed, and that is no half line.
+  // Where rows follow, a quote was never closed: the line was not cut off.
   const std::string_view rest = text.substr(whole.size());
   const std::vector<std::string_view> lines = split(rest, '\n');
   return is_row(rest) || std::any_of(lines.begin() + 1, lines.end(), is_row) ? text : whole;

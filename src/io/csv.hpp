@@ -16,7 +16,7 @@ namespace rooflane {
 std::string csv_header();              // with the line end
 std::string csv_line(const Row& row);  // with the line end
 
-enum class Open { anew, at_its_end };  // anew: truncated
+enum class Open { anew, at_its_end };  // the first one truncates
 
 // Appends whole lines to a file descriptor, each with one write, so that a killed run leaves whole
 // rows behind.
@@ -41,7 +41,7 @@ class LineFile {
 
 class CsvWriter {
  public:
-  explicit CsvWriter(const std::string& path, Open how = Open::anew);  // anew: with the header
+  explicit CsvWriter(const std::string& path, Open how = Open::anew);  // new: with header
   void append(const Row& row);
 
  private:

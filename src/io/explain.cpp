@@ -9,7 +9,7 @@ namespace rooflane {
 
 namespace {
 
-// Per cent of what all threads of the row could have done.
+// Per cent of the time of all threads of the row.
 struct Shares {
   double of[phase_count] = {};
   double idle = 0;     // threads that the plan does not use

@@ -18,10 +18,10 @@ struct LostPart {
   double points = 0;
 };
 
-// While a thread packs, adds up, waits or is not there, nothing of what the roof counts is done: a
-// phase that takes p per cent of all threads' time loses p points. What computing loses is the
-// rest: its time less the share of the roof that was reached in it. Below 0: other phases did part
-// of what the roof counts, as packing does that brings operands into the caches.
+// While a thread packs, reduces, waits or is absent, it does no work that the roof counts: a phase
+// that takes p per cent of all threads' time loses p points. Computing loses the rest: its time
+// less the share of the roof that was reached in it. Below 0: other phases did part of the work
+// that the roof counts; packing, for one, brings operands into the caches.
 struct RoofLoss {
   double reached = 0;           // per cent of the roof, the row's
   std::vector<LostPart> parts;  // every part there can be, in one order; the sum is 100 - reached

@@ -20,7 +20,7 @@ void require_writable(const std::string& path);
 
 // A file that takes the place of `path` only at commit(): bytes go to a temporary file in the same
 // folder, which is renamed then, and removed when the object dies before. A `path` that exists and
-// is no regular file (a pipe, a terminal) is written to directly.
+// is not a regular file (a pipe, a terminal) is written to directly.
 class ReplacedFile {
  public:
   explicit ReplacedFile(const std::string& path);  // throws Error(argument)

@@ -27,7 +27,7 @@ struct FusionLine {
   const Row* other = nullptr;
   std::string changed;        // difference of the other: "separate", "order=0"
   std::optional<Ratio> gain;  // time of the other / time of fused
-  // Of `separate` alone, as what follows.
+  // For `separate` alone, like the fields below.
   std::optional<FusionBytes> bytes;
   // The same ratio of the least times that the ceilings allow: of fused the greater one of its
   // flops at the peak and its bytes at the bandwidth, of separate that of the product and the
@@ -35,7 +35,7 @@ struct FusionLine {
   std::optional<double> roof_gain;
 };
 
-// Of all pairs of a variant's row at its own schedule and one of a rung or a given tuning of it, by
+// All pairs of a variant's row at its own schedule and one of its rungs or given tunings, by
 // problem, ISA target, threads and cache.
 std::vector<FusionLine> fusions_of(std::span<const MeasuredRow> rows, const BytesOfFusion& bytes);
 

@@ -29,7 +29,7 @@ enum class GgufType : std::uint32_t {
   float32 = 6,
   boolean = 7,
   text = 8,
-  array = 9,  // only in the file: GgufValue tells the type of the elements
+  array = 9,  // only in the file: GgufValue has the elements' type
   uint64 = 10,
   int64 = 11,
   float64 = 12,
@@ -43,7 +43,7 @@ struct GgufValue {
   GgufType type;  // of arrays: of an element
   bool is_array;
   std::uint64_t count;     // elements
-  std::string_view bytes;  // they, as they stand in the file
+  std::string_view bytes;  // the elements' bytes in the file
 };
 
 // An element of the metadata: every integer as one of 64 bits, every real as a double.
@@ -61,7 +61,7 @@ class Gguf {
  public:
   // Throws Error(argument), one line that names the file and what is wrong with it: missing, no
   // GGUF, another version, big-endian; truncated; counts, lengths or sizes that do not fit into the
-  // file; an alignment that is no power of two; a key or tensor that is there twice; tensors that
+  // file; an alignment other than a power of two; a key or tensor that is there twice; tensors that
   // overlap, end beyond the file, or have a type other than F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1
   // and Q8_0; arrays of arrays.
   explicit Gguf(const std::string& path);

@@ -32,9 +32,8 @@ struct Ladder {
   std::vector<LadderLine> lines;
 };
 
-// Of all rows that are rungs, with their variants' own rows; empty when no row is a rung. Of
-// several rows with one identity the one with the median time stands for all. Lines point into
-// `rows`.
+// From all rows that are rungs, with their variants' own rows; empty when no row is a rung. Among
+// several rows with one identity the one with the median time is used. Lines point into `rows`.
 std::vector<Ladder> ladders_of(std::span<const MeasuredRow> rows);
 
 struct RungText {

@@ -172,7 +172,7 @@ Ranking rank(std::span<const Contender> contenders) {
                        [](const Contender& x, const Contender& y) { return x.ns < y.ns; });
   auto leader = static_cast<std::size_t>(fastest - contenders.begin());
   // Ratios within rounds decide, not medians of all times. Three that beat one another in a circle
-  // would go on for ever.
+  // would never end.
   for (std::size_t changes = 0;; ++changes) {
     Ranking ranking = ranking_by(contenders, leader);
     const auto better =

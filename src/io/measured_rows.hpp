@@ -61,7 +61,7 @@ struct Ranking {
   std::vector<PairVerdict> against;  // equal for the leader itself
   std::vector<Ratio> over_leader;
 };
-// Of at least one implementation, each with its median time in ns.
+// An implementation with its median time in ns; a ranking needs at least one.
 struct Contender {
   SameRows same;
   double ns = 0;

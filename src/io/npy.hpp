@@ -22,8 +22,8 @@ struct NpyHeader {
 };
 
 // Reads and checks the header against the file's size. Throws Error(argument) naming the file:
-// missing, no regular file, no .npy, unknown version, truncated, a header that does not parse or
-// whose sizes overflow or disagree with the file's size, big-endian, complex, object, boolean...
+// missing, no regular file, no .npy, unknown version, truncated, a header that does not parse,
+// sizes that overflow or disagree with the file's size, big-endian, complex, object, boolean...
 NpyHeader read_npy_header(const std::string& path);
 
 // The shape in elements of an array for a tensor of format `dtype`: that of the header but for

@@ -11,8 +11,8 @@ namespace rooflane {
 // Throws Error(argument): --resume cannot go on from the file at `path`, and why.
 [[noreturn]] void refuse_resume(const std::string& path, const std::string& why);
 
-// Refuses unless all of `now`, an object, stands in `before` too. Where entry `i` of one of its
-// lists differs, `difference` says so; "nothing" takes the place of an entry that is missing.
+// Refuses unless `before` contains all of `now`, an object. Where entry `i` of one of its lists
+// differs, `difference` says so; "nothing" takes the place of an entry that is missing.
 using ListDifference = std::function<std::string(
     const std::string& list, std::size_t i, const nlohmann::json& was, const nlohmann::json& is)>;
 void require_same_request(const std::string& path, const nlohmann::json& before,

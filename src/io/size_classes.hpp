@@ -52,7 +52,7 @@ struct SizeClass {
 };
 
 // In the order of the rows' kernels, then by threads and from L1 to memory; `by_size` false: one
-// class per kernel, whatever the size, whose label is empty. The groups must outlive them.
+// class per kernel, whatever the size, with an empty label. The groups must outlive them.
 std::vector<SizeClass> size_classes(std::span<const SummaryGroup> groups, bool by_size = true);
 
 // A table with a line per class, the principle, and what to use instead where.
@@ -70,7 +70,7 @@ struct PresetFigures {
   std::vector<std::pair<std::string, Ratio>> against;
   std::optional<Ratio> roof;
 };
-// Of variants that are nobody's library; rows without a preset are left out.
+// Figures of variants other than libraries; rows without a preset are left out.
 std::vector<PresetFigures> preset_figures(std::span<const SummaryGroup> groups);
 
 }  // namespace rooflane

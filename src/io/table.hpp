@@ -10,7 +10,7 @@ namespace rooflane {
 struct TextTable {
   struct Column {
     std::string title;
-    bool right = false;  // numbers stand right
+    bool right = false;  // numbers are aligned right
   };
   std::vector<Column> columns;
   std::vector<std::vector<std::string>> rows;  // each as long as `columns`
@@ -18,9 +18,9 @@ struct TextTable {
 
 inline constexpr std::size_t terminal_width = 120;
 
-// Two spaces between columns, no rulers. Where that is too wide, titles and then cells of columns
-// that stand left go on in the next line, broken after a space or a comma, never inside a word or
-// an interval "[0.98, 1.14]".
+// Two spaces between columns, no rulers. Where that is too wide, titles and then cells of
+// left-aligned columns go on in the next line, broken after a space or a comma, never inside a word
+// or an interval "[0.98, 1.14]".
 std::string terminal_table(const TextTable& table);
 // A text as lines, broken likewise, the second and later ones indented by two; with the last line's
 // end.

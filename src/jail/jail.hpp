@@ -1,7 +1,7 @@
 // The jail in which strangers' code is compiled, loaded and run: bubblewrap's namespaces (no
 // network, a read-only system, a /tmp and a process tree of its own), a filter of system calls,
-// Landlock where the kernel has it, and limits of memory, processes, files and CPU time. What it
-// does not hold off stands in SECURITY.md.
+// Landlock where the kernel has it, and limits of memory, processes, files and CPU time.
+// SECURITY.md lists what it does not hold off.
 #pragma once
 
 #include <sys/types.h>
@@ -48,7 +48,7 @@ inline constexpr const char* runner_name = "rooflane-runner";
 // The folder's path as the command sees it.
 std::string inside(const Settings& settings);
 
-// The runner's program, which stands beside this one. Throws Error(unavailable) when it does not.
+// The runner's program, in the folder of this one. Throws Error(unavailable) when it is missing.
 std::string runner_program();
 // Puts the runner into a folder that everybody may read. Throws Error.
 void place_runner(const std::string& folder);

@@ -21,7 +21,7 @@ using Text = char[text_bytes];
 
 // ask: whether the variant takes the problem, and nothing else.
 enum class Op : std::uint32_t { load, ask, plan, bind, wait_for_bell };
-// Of a tensor without elements.
+// For a tensor without elements.
 inline constexpr std::uint32_t no_memory = 0xffffffff;
 
 struct ParamMessage {

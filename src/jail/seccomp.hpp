@@ -7,7 +7,7 @@
 
 namespace rooflane::jail {
 
-// A program for seccomp(2); empty on an architecture whose calls are not listed. `compiles`: for a
+// A program for seccomp(2); empty on an architecture without a list of calls. `compiles`: for a
 // compiler, which starts programs in groups of their own.
 std::vector<sock_filter> system_call_filter(bool compiles);
 

@@ -7,7 +7,7 @@
 
 namespace rooflane::judge {
 
-// Where it lies unless the user names another file. Throws Error(argument) without a home.
+// The archive's path unless the user names another. Throws Error(argument) without a home.
 std::string default_archive();
 
 // Appends an attempt; its number, from 1. Throws Error(argument): the file cannot be written.
@@ -15,7 +15,7 @@ std::int64_t keep_attempt(const std::string& path, nlohmann::ordered_json docume
                           const std::string& source);
 
 // All attempts at a kernel, oldest first; of every kernel where the name is empty. A line that is
-// no attempt (a run that was ended while it wrote) is left out. No file: none.
+// not an attempt (a run that was ended while it wrote) is left out. No file: none.
 std::vector<nlohmann::ordered_json> attempts_in(const std::string& path, const std::string& kernel);
 
 }  // namespace rooflane::judge

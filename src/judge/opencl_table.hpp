@@ -8,10 +8,10 @@
 namespace rooflane::judge {
 
 // `source`: OpenCL C with a kernel of the task's name. Its arguments are those of the C function,
-// tensors as `__global` pointers, sizes as `long`. How many work-items run, a line of it says,
+// tensors as `__global` pointers, sizes as `long`. A line of it says how many work-items run:
 // `// global: rows*64, 1`, in C over the sizes; another, `// local: 64, 1`, how many make a group.
 // Without the first there is one for each of the function's first size. Throws Error(argument) for
-// a line that is no list of such expressions.
+// a line that is not a list of such expressions.
 std::string opencl_table_of(const Signature& signature, const std::string& source);
 
 }  // namespace rooflane::judge

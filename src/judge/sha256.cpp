@@ -23,7 +23,7 @@ std::array<Word, N> fractions_of_roots(double power) {
     bool prime = true;
     for (int d = 2; d * d <= n; ++d) prime = prime && n % d != 0;
     if (!prime) continue;
-    // Of a long double's 64 bits the root's whole part, at most 6, takes three.
+    // The root's whole part, at most 6, takes three of a long double's 64 bits.
     const long double root = power == 2 ? std::sqrt(static_cast<long double>(n))
                                         : std::cbrt(static_cast<long double>(n));
     fractions[found++] = static_cast<Word>((root - std::floor(root)) * 4294967296.0L);

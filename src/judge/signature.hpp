@@ -1,4 +1,4 @@
-// The C function of a task: what a source for `rooflane judge` defines when it is no plugin's
+// The C function of a task: what a source for `rooflane judge` defines unless it is a plugin's
 // table. Made from the kernels' own records, so that every kernel and number format has one.
 #pragma once
 
@@ -39,7 +39,7 @@ std::string header_of(const Signature& signature);
 // The plugin's table around the function, in C, to be compiled with rooflane/variant.h.
 std::string table_of(const Signature& signature, bool many_threads);
 
-// The problems whose signatures a kernel is described by: the plainest one, and one for each other
+// The problems with signatures that describe a kernel: the plainest one, and one for each other
 // number format that it takes.
 std::vector<Problem> described_problems(const Kernel& kernel);
 

@@ -27,7 +27,7 @@ constexpr int base_points = bandwidth_points * 2 / 3;
 
 // How many times its seconds a point may take for methods that its neighbour does not suggest. With
 // a whole budget all methods are tried at any footprint (at 10 GB/s the largest takes 3 times its
-// seconds); a hundredth of it buys the suggested ones.
+// seconds); a hundredth of it suffices for the suggested ones only.
 constexpr double overrun = 10;
 
 // In windows every method alternates its direction after each pass: then no pass takes longer, and
@@ -74,7 +74,7 @@ struct Point {
 
   std::size_t footprint;
   std::array<std::vector<StreamTrial>, 3> trials;
-  // How many of each loop's trials stand in front: all of them at the first point.
+  // How many of each loop's trials come first: all of them at the first point.
   std::array<std::size_t, 3> suggested = {every_trial, every_trial, every_trial};
 
   const StreamTrial& best(Traffic traffic) const {

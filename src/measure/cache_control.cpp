@@ -42,8 +42,8 @@ __attribute__((target("clflushopt"))) void flush_lines_unordered(const std::byte
 
 #elif defined(__aarch64__)
 
-// The smallest line of the data caches, from the register that tells: 64 bytes on Arm's cores, 128
-// on Apple's, 256 on A64FX.
+// The smallest line of the data caches, from the CPU's cache-type register: 64 bytes on Arm's
+// cores, 128 on Apple's, 256 on A64FX.
 std::size_t smallest_line() {
   std::uint64_t types = 0;
   asm volatile("mrs %0, ctr_el0" : "=r"(types));

@@ -38,8 +38,8 @@ constexpr double turn_s = 0.004;
 
 // --- one loop at one footprint -------------------------------------------------------------------
 
-// Reads or writes by plain or non-temporal accesses, walking always in the same direction: what a
-// kernel finds that does not turn back.
+// Reads or writes by plain or non-temporal accesses, always in the same direction, like a kernel
+// that does not walk back.
 struct StreamFigure {
   StreamFigure(StreamBench& of, Traffic what, bool non_temporal, std::size_t bytes,
                std::initializer_list<int> streams = {1, 4, 8})
@@ -78,7 +78,7 @@ struct CalibrationStep {
   std::function<void()> run;
 };
 
-// Runs all steps in turn until `seconds` have passed, at least once.
+// Runs all steps one after another until `seconds` have passed, at least once.
 class Rounds {
  public:
   explicit Rounds(const CalibrateRequest& request) : request_(request) {}
@@ -134,7 +134,7 @@ struct Side {
       const auto i = static_cast<std::size_t>(level) * 2;
       rates.read[level] = figures[i].best / threads;
       rates.write[level] = figures[i + 1].best / threads;
-      // What a larger footprint reached is no limit for a smaller one.
+      // The rate of a larger footprint does not limit a smaller one.
       if (level + 1 == levels) continue;
       rates.read[level] = std::max(rates.read[level], rates.read[level + 1]);
       rates.write[level] = std::max(rates.write[level], rates.write[level + 1]);
@@ -393,9 +393,9 @@ void raise(Traits::Rates& one, const Traits::Rates& many) {
   }
 }
 
-// All threads' rates were measured until the last one was done. Of what a core has for itself the
-// mean of the threads is what counts, since tasks go to those that are free. It falls as the FMAs'
-// rate does: less is what a neighbour in the same cache took.
+// All threads' rates were measured until the last one was done. For the private parts of a core the
+// mean of the threads counts, since tasks go to free threads. That mean falls like the rate of
+// FMAs; a lower rate means that a neighbour in the same cache interfered.
 void take_mean(Traits::Rates& many, const Traits::Rates& one, double jitter) {
   for (int level = in_l1; level <= in_l2; ++level) {
     const auto mean = [&](double alone, double until_last) {
@@ -408,7 +408,7 @@ void take_mean(Traits::Rates& many, const Traits::Rates& one, double jitter) {
   many.write[in_l3] = std::min(one.write[in_l3], many.write[in_l3] * (1 + jitter));
 }
 
-// Of one thread, and of each of all: the mean of theirs, as that of memory's rates.
+// The peak of one thread, and of each of all threads: their mean, as for memory's rates.
 Traits::Peak peak_of(double one, double all, int threads, double jitter) {
   const double many = all / threads;
   return {std::max(one, many), std::min(std::max(one, many), many * (1 + jitter))};

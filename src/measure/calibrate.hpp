@@ -18,9 +18,9 @@ struct CalibrateRequest {
   std::function<void(double done, const std::string& what)> progress;  // done in [0,1]; may be null
 };
 
-// All figures take turns in rounds until the time is over, each keeping its best (times of regions
-// and tasks: their median), so that a neighbour on the same machine must be busy throughout to
-// spoil one. Uses the calling thread and the default pool. Throws Error: threads below 1
+// All figures are measured in rounds until the time is over, each keeping its best (times of
+// regions and tasks: their median), so that a neighbour on the same machine must be busy throughout
+// to spoil one. Uses the calling thread and the default pool. Throws Error: threads below 1
 // (argument), fewer threads than asked for (unavailable).
 MeasuredTraits calibrate(const CalibrateRequest& request);
 

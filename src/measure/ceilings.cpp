@@ -1,4 +1,4 @@
-// Measures all ceilings of a request and answers questions about them. The loops stand in
+// Measures all ceilings of a request and answers questions about them. The loops are in
 // fma_peak.cpp and stream_loops.cpp, the levels of a curve in plateaus.cpp; devices are measured by
 // their backend.
 #include "measure/ceilings.hpp"
@@ -112,8 +112,8 @@ void add_device_steps(const CeilingsRequest& request, const DeviceId& device, Ce
 
 // A curve's read, write and copy at one footprint: straight lines over the logarithm of the
 // footprint, the end points beyond the ends. A point counts with the best of itself and all larger
-// footprints: what a larger one reached is no limit for a smaller one, and a point that a shared
-// machine disturbed must not lower the roof.
+// footprints: a smaller footprint is at least as fast, and a point that a shared machine disturbed
+// must not lower the roof.
 struct Rates {
   double read, write, copy;
 };

@@ -28,8 +28,8 @@ struct CeilingsRequest {
 // threads than asked for, a device that is not there (unavailable).
 Ceilings measure_ceilings(const CeilingsRequest& request);
 
-// Raises `known` to what `again` reached: a limit is what was reached once. Of two curves at the
-// same threads and device the result is the upper one at every footprint of either.
+// Raises `known` to the rates of `again`: a rate that was reached once is the limit. Two curves at
+// the same threads and device become one, the upper at every footprint of either.
 void keep_better(Ceilings& known, const Ceilings& again);
 
 // FMA peak at these settings; nothing when it was not measured. Empty isa: the best of them. A
@@ -74,9 +74,9 @@ std::string plateau_at(const BandwidthCurve& curve, double footprint_bytes);
 // Footprint beyond which bandwidth is memory's: the largest footprint of the last but one plateau.
 std::optional<double> find_knee(const Ceilings& ceilings, int threads);
 
-// A probe: a short fixed piece of work whose time follows the machine's momentary speed. One call
-// is one timing in nanoseconds (about 1 ms of work). Memory is allocated and touched the first time
-// a thread count or footprint is used, and kept. Not for two threads at once.
+// A probe: a short fixed piece of work. Its time follows the machine's momentary speed. One call is
+// one timing in nanoseconds (about 1 ms of work). Memory is allocated and touched the first time a
+// thread count or footprint is used, and kept. Not for two threads at once.
 double probe_fma_ns(int threads);
 double probe_copy_ns(double footprint_bytes, int threads);
 

@@ -36,9 +36,9 @@ void check_ceilings(Ceilings& ceilings, std::span<const KnownLimit> limits);
 // nominal clock, below what turbo reaches.
 double measure_clock_ghz();
 
-// The limits of what was asked for. CPU (x86): the highest clock that cpufreq names, else
-// `clock_ghz`, × 2 ports × lanes × 2. Devices: DeviceFacts::peak_gflops, where the
-// driver tells enough.
+// The limits of the requested ceilings. CPU (x86): the highest clock that cpufreq names, else
+// `clock_ghz`, × 2 ports × lanes × 2. Devices: DeviceFacts::peak_gflops, where the driver reports
+// enough.
 std::vector<KnownLimit> known_limits(const CeilingsRequest& request, double clock_ghz);
 
 }  // namespace rooflane

@@ -11,8 +11,8 @@ namespace rooflane {
 // Found by nlohmann::json through argument-dependent lookup: `json j = ceilings`.
 void to_json(nlohmann::json& j, const Ceilings& ceilings);
 
-// `j.get<Ceilings>()`. Throws nlohmann::json::exception, whose text names the field, when one is
-// missing or of another type.
+// `j.get<Ceilings>()`. Throws nlohmann::json::exception, which names the field, when one is missing
+// or of another type.
 void from_json(const nlohmann::json& j, Ceilings& ceilings);
 
 }  // namespace rooflane

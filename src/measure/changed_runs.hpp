@@ -1,6 +1,6 @@
-// What a worker of anybody's code tells of the runs before which it changed an input ("changes" of
-// worker.hpp), compared with the reference. The worker is trusted to tell the truth: it is ours,
-// and the function in it is not malicious but may be wrong.
+// A worker of foreign code changes an input before some runs and reports their results ("changes"
+// of worker.hpp); this compares them with the reference. The reports are trusted: the worker is
+// ours, and the function in it is not malicious but may be wrong.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -16,7 +16,7 @@ class ChangedRuns {
   explicit ChangedRuns(const Case& c);
 
   // Why the runs of one sample are wrong, beginning with "replay: " where a result was kept; empty:
-  // they are right. Throws nlohmann::json::exception for what is no such list.
+  // they are right. Throws nlohmann::json::exception for anything but such a list.
   std::string defect(const nlohmann::json& changes);
 
  private:

@@ -11,7 +11,7 @@ namespace rooflane {
 
 class HardwareCounters {
  public:
-  // Of the threads that the process has now; counts nothing yet.
+  // For the threads that the process has now; counts nothing yet.
   HardwareCounters();
   ~HardwareCounters();
   HardwareCounters(const HardwareCounters&) = delete;

@@ -41,7 +41,7 @@ std::string interference_between(const InterferenceCounts& before, const Interfe
 // the median absolute deviation estimates them), and by more than 5 %. Never with fewer than 5.
 bool probe_moved(std::span<const double> probe_ns);
 
-// Of the text of /proc/stat, in ticks of 1/100 s; of a thread's `status` and `schedstat`.
+// From the text of /proc/stat, in ticks of 1/100 s; from a thread's `status` and `schedstat`.
 double steal_ticks(std::string_view stat, std::span<const int> cpus);
 InterferenceCounts::Thread thread_counts(std::string_view status, std::string_view schedstat);
 

@@ -27,9 +27,9 @@ class OutputFile {
   std::size_t bytes() const { return bytes_; }
   // Fails for another size than bytes(). The inputs are made from the seed and live during this
   // call only; an empty path: the reference is computed from them. Throws Error for a file that is
-  // no reference.
+  // not a reference.
   Verification verify(const std::string& reference_path, const Math& math) const;
-  // Checksum of what the worker wrote; 0 where that cannot be read.
+  // Checksum of the worker's output; 0 where it cannot be read.
   std::uint64_t hash() const;
 
  private:

@@ -12,7 +12,7 @@ namespace rooflane {
 
 namespace {
 
-// Of one of the runs.
+// The profile of one run, the mean over `runs`.
 PhaseProfile profile_of(const PhaseTimes& times, std::int64_t runs) {
   PhaseProfile profile;
   profile.runs = runs;

@@ -17,7 +17,7 @@ struct PhaseRequest {
 
 // Up to 15 pairs of samples; none is begun when 0.2 s have passed, as slow runs are disturbed
 // little. `before` is called before each sample. Phases, time and events are those of the recorded
-// sample whose time is the median; counters are the mean of all.
+// sample with the median time; counters are the mean of all.
 PhaseProfile profile_phases(RunCall run, FunctionRef<void()> before, const PhaseRequest& request);
 
 }  // namespace rooflane

@@ -90,8 +90,8 @@ bool every_step_goes_down(std::span<const Logs> logs, const std::vector<std::siz
   return true;
 }
 
-// Which of L1, L2, L3 the cache runs are: the rising choice whose reported sizes are nearest to the
-// runs' ends, in the sum of squared log ratios. Unknown sizes never speak against a choice.
+// Which of L1, L2, L3 the cache runs are: the rising choice with reported sizes nearest to the
+// runs' ends, by the sum of squared log ratios. Unknown sizes never speak against a choice.
 std::vector<int> choose_labels(const std::vector<double>& run_ends,
                                const std::array<double, 3>& cache_bytes) {
   std::vector<int> best;

@@ -22,8 +22,8 @@ inline constexpr double no_such_level = -1;
 // nearer.
 //
 // The last run is labelled memory. Three runs before it are L1, L2, L3; of fewer runs each takes
-// the label whose reported size (`cache_bytes`: L1, L2, L3 of all threads together, 0 unknown,
-// no_such_level: neither a run nor a label) is nearest to its end, in rising order. Points must be
+// the label with the reported size nearest to its end, in rising order (`cache_bytes`: L1, L2, L3
+// of all threads together, 0 unknown, no_such_level: neither a run nor a label). Points must be
 // sorted; one plateau when there is no step, none when there are no points.
 std::vector<Plateau> find_plateaus(std::span<const BandwidthPoint> points,
                                    const std::array<double, 3>& cache_bytes);

@@ -13,7 +13,7 @@ namespace rooflane {
 nlohmann::ordered_json parameters_json(const Kernel& kernel);
 
 // A complete problem: {"kernel","text","parameters":{every name: value},"tensors":[{"name","role",
-// "dtype","shape","seed_scale"}],"cost":{"flops","exps","bytes"}}. Tensors stand in the kernel's
+// "dtype","shape","seed_scale"}],"cost":{"flops","exps","bytes"}}. Tensors are in the kernel's
 // order, outputs last; inputs from a seed are multiplied by `seed_scale`. Choices are words.
 nlohmann::ordered_json problem_json(const Problem& problem);
 

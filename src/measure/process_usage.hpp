@@ -17,11 +17,11 @@ std::int64_t peak_resident_bytes(pid_t process);
 // Whether a signal (SIGSTOP and its like) keeps a process from running.
 bool is_stopped(pid_t process);
 
-// Waits until a process's CPU clock stands still, at most a second: runtimes spin for a while after
-// a parallel region. False when it was busy to the end.
+// Waits until a process uses no more CPU time, at most a second: runtimes spin for a while after a
+// parallel region. False when it was busy to the end.
 bool settle(pid_t process);
 
-// Starts counting this process's peak anew.
+// Starts counting this process's peak again.
 void reset_peak_resident();
 
 }  // namespace rooflane

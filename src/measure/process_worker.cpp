@@ -52,7 +52,7 @@ class File {
   int descriptor_ = -1;
 };
 
-// This process's environment with `changes` laid over it, as execve wants it.
+// This process's environment with `changes` applied, in the form that execve needs.
 std::vector<std::string> merged_environment(
     const std::vector<std::pair<std::string, std::string>>& changes) {
   std::vector<std::string> merged;
@@ -83,7 +83,7 @@ std::string_view words_of(std::string_view op) {
   return "asked to close";
 }
 
-// The first bytes of a line that is no answer, fit for a reason.
+// The first bytes of a line that is not an answer, printable, for an error's reason.
 std::string excerpt(std::string_view line) {
   constexpr std::size_t most = 60;
   std::string text;
@@ -232,7 +232,7 @@ class ProcessWorker final : public Worker {
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
     for (const int cpu : settings_.cpus) CPU_SET(cpu, &cpus);
-    // A tenth of what is free is left to this process and the rest of the system.
+    // A tenth of the free memory is left to this process and the rest of the system.
     memory_limit_ =
         settings_.memory_bytes != 0 ? settings_.memory_bytes : available_memory_bytes() / 10 * 9;
     const pid_t parent = getpid();
@@ -300,7 +300,7 @@ class ProcessWorker final : public Worker {
            std::chrono::duration_cast<std::chrono::steady_clock::duration>(settings_.timeout);
   }
 
-  // Sends a request and returns the answer whose "ok" is true.
+  // Sends a request and returns the answer if its "ok" is true.
   json ask(const json& request) {
     if (process_ < 0) throw WorkerError(Status::runtime_error, "the worker has ended");
     when_ = words_of(request.at("op").get_ref<const std::string&>());

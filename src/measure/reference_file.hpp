@@ -11,7 +11,7 @@
 
 namespace rooflane {
 
-// A binary file. Throw Error: it cannot be written; it is no reference, or it is truncated.
+// A binary file. Throw Error: it cannot be written; it is not a reference, or it is truncated.
 void write_reference(const Reference& reference, const std::string& path);
 Reference read_reference(const std::string& path);
 
@@ -23,15 +23,15 @@ class ReferenceFile {
   ReferenceFile(const ReferenceFile&) = delete;
   ReferenceFile& operator=(const ReferenceFile&) = delete;
 
-  // The path of this problem's reference; computed when it is not among those of the last call's
-  // problem, seed number and math, of which those of all distributions are kept. Throws
+  // The path of this problem's reference. The references of one problem, seed number and math,
+  // those of the last call, are kept for all distributions; any other is computed. Throws
   // Error(unavailable) when no file in memory can be made.
   std::string path_for(const Problem& problem, const InputSeed& seed, const Math& math);
 
  private:
   void reset();
 
-  std::string holds_;                                    // of which problem, seed and math
+  std::string holds_;                                    // the problem, seed and math of the files
   std::map<const Distribution*, int> descriptors_ = {};  // their open files
 };
 

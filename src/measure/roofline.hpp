@@ -26,8 +26,8 @@ struct Roof {
 // which may name a unit with a peak of its own.
 //
 // Warm: the bandwidth at the footprint, the bytes that a run touches. Cold: memory's, the curve's
-// far end. Of what a cold run writes, a part stays in the caches when it ends, but each such line
-// was first read from memory: it may be as fast as reading alone.
+// far end. A part of a cold run's output stays in the caches when it ends, but each such line was
+// first read from memory: the run may be as fast as reading alone.
 std::optional<Roof> roof_of(const Problem& problem, const Ceilings& ceilings, std::string_view math,
                             std::string_view isa, int threads, std::string_view device,
                             CacheMode cache = CacheMode::warm, std::string_view path = {});

@@ -1,4 +1,4 @@
-// The sampler: how one turn is timed. It owns the loop around a run and knows nothing of plans,
+// The sampler: how one slot is timed. It owns the loop around a run and knows nothing of plans,
 // workers or rounds. The clock is a parameter, so that tests need not depend on real time.
 #pragma once
 
@@ -40,8 +40,8 @@ std::int64_t runs_for_sample(double run_ns);
 // What reading the clock twice adds to a time, in ns: the median of many readings.
 double clock_cost_ns(Clock now);
 
-// Waits until a CPU clock stands still: advances less than 5 % of real time over 1 ms. Gives up
-// after `seconds`; returns whether it stood still. `cpu_now` is in ns.
+// Waits until a CPU clock is still: it advances less than 5 % of real time over 1 ms. Gives up
+// after `seconds`; returns whether it was still. `cpu_now` is in ns.
 bool wait_until_still(Clock cpu_now, double seconds);
 
 }  // namespace rooflane

@@ -135,7 +135,7 @@ void SeriesGuard::undo(const Change& change) {
   }
 }
 
-// All ones is no number that a kernel computes.
+// No kernel computes this number, all ones.
 void SeriesGuard::check_written(const Change& change) {
   const TensorSpec& output = outputs_[change.output];
   const std::size_t size = output.dtype->bytes(1);
@@ -171,7 +171,7 @@ void SeriesGuard::check(std::vector<Change>& changes) {
   };
   const bool converts = std::any_of(inputs_.begin(), inputs_.end(), converted);
   const std::size_t compared = converts ? 1 : compared_changes;
-  std::string wrong, right;  // inputs whose changes were not seen, and were
+  std::string wrong, right;  // inputs with changes that were not seen, and were
   std::string where;
   bool stale = false;
   for (std::size_t left = changes.size(); left-- > 0;) {

@@ -20,8 +20,8 @@ class SeriesGuard {
   SeriesGuard(const Problem& problem, const OwnedOperands& operands, const InputSeed& seed,
               const Math& math);
 
-  // Mean time in ns of one of `runs` runs, as time_runs. Inputs are afterwards as before. Throws
-  // WorkerError(failed) whose reason begins with what is wrong: "replay: ", "skipped-calls: ",
+  // Mean time in ns of one of `runs` runs, like time_runs. Inputs are afterwards as before. Throws
+  // WorkerError(failed) with a reason that begins with the fault: "replay: ", "skipped-calls: ",
   // "late-return: ", "packed-constants: ", "low-precision: ".
   double time(RunCall run, std::int64_t runs, Clock now);
 

@@ -1,5 +1,5 @@
-// The answering end of the worker protocol (worker.hpp): `rooflane worker`. Lines in and out; what
-// a request asks for stands in worker_requests.cpp, and all the work is done by a local worker.
+// The answering end of the worker protocol (worker.hpp): `rooflane worker`. Lines in and out;
+// worker_requests.cpp handles requests, and a local worker does all the work.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -59,7 +59,7 @@ class StreamBench {
   Together together_;
   std::size_t slab_;
   Buffer memory_;
-  // Of the footprint in work, per thread: all arrays, one array, one window and where it begins.
+  // The current footprint, per thread: all arrays, one array, one window and where it begins.
   std::size_t share_ = 0, array_ = 0, window_ = 0, position_ = 0;
   bool at_end_ = true;  // where the last pass stopped
 };

@@ -39,7 +39,7 @@ struct Cut {
     if (kStreams > 1 && blocks > 1 && blocks % 2 == 0) --blocks;
     segment = blocks * block;
   }
-  // Of vector j of an iteration, from the position in the first segment.
+  // The place of vector j of an iteration, from the position in the first segment.
   HWY_INLINE std::size_t offset(std::size_t j) const {
     return j / kPerBlock * segment + j % kPerBlock * lanes;
   }

@@ -34,7 +34,7 @@ void Transpose(const float* HWY_RESTRICT from, std::int64_t n, float* HWY_RESTRI
 
 using DF = hn::CappedTag<float, 16>;
 
-// A vector whose block b of four floats comes from row 4b: 128-bit shuffles then transpose all
+// A vector; its block b of four floats comes from row 4b: 128-bit shuffles then transpose all
 // blocks at once.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadBlocks(D d, const float* from, std::int64_t n) {

@@ -55,7 +55,7 @@ class OwnedOperands {
   bool holds_poison() const;
   // False when something wrote into the guard zones before and behind an output.
   bool guards_intact() const;
-  // Checksums: of what is only read, to prove that a run left it alone; of all outputs.
+  // Checksums: of the read-only tensors, to prove that a run left them alone; of all outputs.
   std::uint64_t input_hash() const;
   std::uint64_t output_hash() const;
   // Puts NaN, or in integers -1 or the largest of their domain, into everything that is read, and
@@ -108,11 +108,11 @@ std::vector<double> reference_values(const Problem& problem, const Operands& inp
 bool right_elements(const Problem& problem, const Operands& inputs, const InputSeed& seed,
                     const Math& math, const TensorSpec& output, Region region,
                     std::span<const std::byte> stored);
-// Of every output, for inputs of the seed's distribution. Uses all physical cores.
+// The reference of every output, for inputs of the seed's distribution. Uses all physical cores.
 Reference compute_reference(const Problem& problem, const Operands& inputs, const InputSeed& seed,
                             const Math& math = fp32);
 
-// Checksum of bytes, going on from that of what came before them.
+// Checksum of bytes, going on from `hash`, that of the bytes before them.
 std::uint64_t hash_bytes(std::uint64_t hash, std::span<const std::byte> bytes);
 
 // One of outputs, which JSON carries as a positive number.

@@ -125,8 +125,8 @@ class Worker {
   // the worker's process.
   virtual bool draws(const Distribution& distribution) = 0;
   virtual void close() = 0;
-  // Waits until the worker's CPU clock stands still (a runtime may spin for a while after a run),
-  // at most a second. False when it was busy to the end: then it takes CPUs from whoever is next.
+  // Waits until the worker uses no more CPU time (a runtime may spin for a while after a run), at
+  // most a second. False when it was busy to the end: then it takes CPUs from whoever is next.
   virtual bool settle() = 0;
   // The process in which runs take place; below 0 when there is none.
   virtual pid_t process() = 0;

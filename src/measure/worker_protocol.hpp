@@ -15,8 +15,8 @@ inline constexpr std::size_t longest_line = std::size_t{1} << 24;
 // Events of a profile, all threads together: 60 bytes each at most.
 inline constexpr std::int64_t most_events = std::int64_t{1} << 18;
 
-// One line, without its end. Text that is no UTF-8 is mended; NaN and infinities are written as
-// strings, since JSON has none.
+// One line, without its end. Invalid UTF-8 is replaced; NaN and infinities are written as strings,
+// since JSON has none.
 std::string line_of(const nlohmann::json& message);
 
 nlohmann::json open_request(const Case& c);
@@ -38,8 +38,8 @@ Calibration calibration_from(const nlohmann::json& message);
 Samples samples_from(const nlohmann::json& message);
 std::optional<PhaseProfile> profile_from(const nlohmann::json& message);
 
-// The answer of `worker` to the line of a request, whatever stands in it; what is thrown on the way
-// becomes a failure with its reason.
+// The answer of `worker` to the line of a request, whatever the line contains; an exception on the
+// way becomes a failure with its reason.
 nlohmann::json answer(Worker& worker, const Catalogue& catalogue, const std::string& line);
 
 }  // namespace rooflane::protocol

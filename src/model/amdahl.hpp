@@ -17,7 +17,7 @@ struct Figure {
   Interval interval;
 };
 
-// Of a step: its part of the whole, and what the whole would gain if it took no time.
+// A step's part of the whole, and what the whole would gain if the step took no time.
 struct Share {
   Figure share;      // in [0,1]
   double limit = 0;  // 1 / (1 - share); infinite when the step is all there is

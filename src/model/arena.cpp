@@ -69,8 +69,8 @@ std::vector<Life> lives_of(const Phase& phase) {
 
 namespace {
 
-// A life with its place. What most comparisons need stands side by side: a model may have
-// thousands.
+// A life with its place. The members that most comparisons need are adjacent: a model may have
+// thousands of lives.
 struct Placed {
   std::size_t first, last;  // calls, all spans together
   std::int64_t begin, end;  // bytes

@@ -17,8 +17,8 @@ struct Life {
   std::vector<std::pair<std::size_t, std::size_t>> spans;
 };
 
-// Of every tensor of the phase; no spans but for buffers. A stretch ends with the last reader
-// before a call that writes every element anew.
+// The life of every tensor of the phase; only buffers have spans. A span ends with the last reader
+// before a call that overwrites every element.
 std::vector<Life> lives_of(const Phase& phase);
 
 struct Arena {

@@ -50,8 +50,8 @@ double finite_real(const std::string& key, const std::string& text, const Symbol
   throw argument_error(fmt::format("{}={}: allowed is a finite number", key, text));
 }
 
-// Weights keep the size of what they multiply: numbers between -1 and 1 have a third of variance
-// 1, and a sum of n products has n times that of one. Vectors are small, as biases are.
+// A product by weights keeps the magnitude of its inputs: numbers between -1 and 1 have a third of
+// variance 1, and a sum of n products has n times that of one. Vectors are small, as biases are.
 void set_default_values(Tensor& tensor, std::optional<std::int64_t> fan) {
   constexpr double vector_scale = 0.1;
   if (tensor.kind != Tensor::Kind::weight) return;
@@ -79,7 +79,7 @@ DType parse_format(const std::string& text, const Tensor& tensor) {
   throw argument_error(fmt::format("type={}: allowed are {}", text, names));
 }
 
-// Rows of what the tensor is put together from.
+// Rows of the tensors that this one is put together from.
 std::vector<std::int64_t> parse_parts(const std::string& text, const Symbols& symbols,
                                       const Tensor& tensor) {
   std::vector<std::int64_t> parts;

@@ -29,9 +29,9 @@ using Views = std::vector<std::pair<std::string, Strided>>;
 // Error(argument), UnfitFormat among them.
 Call call_of(const Problem& asked, const Views& given, const std::vector<Tensor>& tensors);
 
-// `step NAME KERNEL key=value...`: parameters of the kernel, and a view for each of its tensors,
-// from whose shapes all sizes follow that are not given, and from whose number formats the
-// parameters that say them. A flag with a tensor of its name is set by the tensor's view. Throws
+// `step NAME KERNEL key=value...`: parameters of the kernel, and a view for each of its tensors.
+// Sizes that are not given follow from the shapes of the views, parameters for number formats from
+// their formats. A flag with a tensor of its name is set by the tensor's view. Throws
 // Error(argument), UnfitFormat among them.
 Call parse_call(const Statement& statement, const Symbols& symbols,
                 std::span<const Kernel* const> kernels, const std::vector<Tensor>& tensors,

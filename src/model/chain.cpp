@@ -13,8 +13,8 @@
 namespace rooflane::model {
 namespace {
 
-// Calls with equal problems and the same memory are one: a plan serves the layers of a loop whose
-// tensors it writes anew in each.
+// Calls with equal problems and the same memory are one: one plan serves all layers of a loop that
+// writes the same tensors in each.
 std::string identity(const Problem& problem, const std::string& math, const Operands& operands,
                      const CatalogueEntry& entry) {
   std::string text = fmt::format("{} {} {}", entry.name, math, problem.text());

@@ -65,7 +65,7 @@ class Chain {
   // What a call is bound to, with weights as they were given; those that were dropped are null.
   Operands operands(std::size_t phase, std::size_t call) const;
   const Memory& memory() const { return memory_; }
-  // Frees the weights of which every reader has a packed copy. No plan can be added afterwards.
+  // Frees the weights that every reader has packed. No plan can be added afterwards.
   void drop_packed_weights();
   void reset_states() { memory_.reset_states(); }
 

@@ -51,7 +51,7 @@ std::vector<WholeCheck> check_whole(Chain& chain, const std::vector<Choice>& cho
 using OutputValues = std::vector<std::vector<std::vector<double>>>;
 OutputValues output_values(Chain& chain, const std::vector<Choice>& choices);
 
-// A checksum of what a phase's outputs hold, and where one is not finite; empty: nowhere.
+// A checksum of a phase's outputs, and where one is not finite; empty: nowhere.
 std::uint64_t output_hash(const Chain& chain, std::size_t phase);
 std::string not_finite(const Chain& chain, std::size_t phase);
 

@@ -138,9 +138,9 @@ std::vector<WholeCheck> check_whole(Chain& chain, const std::vector<Choice>& cho
   const Outputs got = output_values(chain, choices);
   References references(instance, weights, chain.settings());
   const Outputs expected = references.run(0);
-  // Signs drawn anew each time: what the largest element moves by is then within a few tenths of
-  // its standard deviation times a constant, and thrice the largest of these is beyond what errors
-  // within the bounds, of random sign, reach.
+  // Each trial draws its signs again: the largest element's change is then within a few tenths of
+  // its standard deviation times a constant. Errors of random sign within the bounds stay below
+  // three times the largest of these changes.
   constexpr std::uint64_t trials = 4;
   constexpr double factor = 3;
   std::vector<Outputs> moved;

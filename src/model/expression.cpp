@@ -149,7 +149,7 @@ class Parser {
                                    : fmt::format("'{}' begins no number and no symbol", c));
   }
 
-  // Digits, a fraction, an exponent: what is no number of the kind is refused as a whole.
+  // Digits, a fraction, an exponent: any other text is refused as a whole.
   Number number() {
     std::size_t end = at_;
     while (end < text_.size()) {

@@ -57,8 +57,8 @@ std::optional<Joined> with_activation(const Call& product, const Call& next) {
     set_view(views, "c", view_of(next, "y"));
     return Joined{with_function(product.problem, kind), views};
   }
-  // A gate is two products, each of which starts its threads and packs a: for one row that costs
-  // more than a pass over it.
+  // A gate is two products, and each starts its threads and packs a: for one row that costs more
+  // than a pass over it.
   if (product.problem.size("m") == 1) return std::nullopt;
   // Gate and up are the halves of c, side by side.
   const std::int64_t n = product.problem.size("n");
@@ -159,7 +159,7 @@ class Fuser {
     }
   }
 
-  // What is between the two is nobody else's: it is written anew by the second, or never read.
+  // Only these two use the tensor between them: the second overwrites it, or it is never read.
   bool vanishes(std::size_t first, const Strided& between) const {
     if (phase_.tensors[between.tensor].kind != Tensor::Kind::buffer) return false;
     for (const Operand& operand : phase_.calls[first + 1].operands) {

@@ -8,7 +8,7 @@
 
 namespace rooflane::model {
 
-// Whether a fused call is wanted in place of `first`, the one whose work it takes on.
+// Whether a fused call should take the place of `first`, and do its work.
 using Accepts = std::function<bool(const Call& fused, const Call& first)>;
 
 // The instance with steps joined, named FIRST+SECOND, wherever all calls of the second follow those

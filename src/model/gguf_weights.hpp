@@ -1,5 +1,5 @@
-// Weights of a model from a GGUF file, by their names. Only tensors are read: what is computed with
-// them stands in the model, and the file's metadata changes nothing of it.
+// Weights of a model from a GGUF file, by their names. Only tensors are read: the model says what
+// is computed with them, and the file's metadata does not change that.
 #pragma once
 
 #include <optional>

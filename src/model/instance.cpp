@@ -24,11 +24,11 @@ double Tensor::bytes() const { return static_cast<double>(dtype->bytes(elements(
 
 namespace {
 
-// `below` of integers of which nothing is known.
+// `below` of integers without a known bound.
 constexpr std::int64_t anything = std::numeric_limits<std::int64_t>::max();
 
-// Of all phases, loops unrolled: a model of a hundred layers has a few thousand calls. More than
-// this is a slip.
+// For all phases together, loops unrolled: a model of a hundred layers has a few thousand calls.
+// More than this is a slip.
 constexpr std::size_t most_calls = 50'000;
 constexpr std::size_t most_tensors = 20'000;
 void require_symbol_name(std::string_view name) {
@@ -37,7 +37,7 @@ void require_symbol_name(std::string_view name) {
       fmt::format("'{}' is no name of a symbol: letters, digits and '_', at most 64", name));
 }
 
-// The right side of `NAME = EXPRESSION`, whose blanks the reader took for ends of words.
+// The right side of `NAME = EXPRESSION`: the reader took its blanks for ends of words.
 std::string right_side(const std::vector<std::string>& words) {
   const std::string text = join({words.begin() + 1, words.end()}, "");
   if (words.size() < 2 || text.size() < 2 || text[0] != '=') {
@@ -358,13 +358,13 @@ class Builder {
   Values size_values_;
   std::vector<std::pair<std::string, Values>> phases_;
   Instance result_;
-  // Of the phase at work.
+  // The phase being read.
   Phase* phase_ = nullptr;
   Symbols symbols_;
   std::map<std::string, std::size_t> tensors_, steps_;
   std::vector<bool> written_;
   int loops_ = 0;
-  // Of all phases.
+  // Sums over all phases.
   std::size_t rounds_ = 0, call_count_ = 0, tensor_count_ = 0;
 };
 

@@ -43,7 +43,7 @@ struct Operand {
   Role role = Role::input;
   Strided view;      // one axis per axis of the kernel's tensor
   bool all = false;  // every element of the model's tensor
-  // Of integers that the kernel limits (core/domain.hpp): one past the largest, and whether they
+  // For integers that the kernel limits (core/domain.hpp): one past the largest, and whether they
   // must ascend.
   std::int64_t below = 0;
   bool ascending = false;
@@ -86,12 +86,12 @@ std::vector<std::string> sizes_of(const ModelText& text);
 
 // In which format a weight is stored that the text leaves in float32.
 using WeightFormat = std::function<DType(const Tensor&)>;
-// One format for all weights of two and more axes whose rows are whole blocks of it.
+// One format for all weights of two and more axes with rows of whole blocks of it.
 WeightFormat matrices_in(DType dtype);
 
-// `size`: one of the text's; empty: symbols' defaults. `settings` are laid over it. A weight that
-// some step cannot take as `format` has it stays in float32. Throws Error(argument) naming file and
-// line.
+// `size`: one of the text's; empty: symbols' defaults. `settings` are laid over it. A weight stays
+// in float32 where some step cannot take the format that `format` returns. Throws Error(argument)
+// naming file and line.
 Instance instantiate(const ModelText& text, const std::string& size, const Settings& settings,
                      std::span<const Kernel* const> kernels, const WeightFormat& format = nullptr);
 

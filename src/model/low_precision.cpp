@@ -58,7 +58,7 @@ class Rewriter {
   }
 
  private:
-  // One attempt at all phases; false where a product refuses, whose weight then stays as it is.
+  // One attempt at all phases; false where a product refuses: its weight then stays as it is.
   bool rewritten() {
     Instance trial = result_;
     for (Phase& phase : trial.phases) {
@@ -173,7 +173,8 @@ class ConvertedWeights final : public WeightSource {
     return plain_.at(std::string(name.substr(0, name.size() - scale_suffix.size())));
   }
 
-  // Of `columns` rows of k elements, again and again in a batch: max|w| / 127, of zeros 1.
+  // The scale of each of `columns` rows of k elements, for every matrix of a batch: max|w| / 127,
+  // or 1 for zeros.
   static std::vector<float> scales_of(const std::vector<float>& values, std::int64_t columns,
                                       std::int64_t k) {
     std::vector<float> scales(static_cast<std::size_t>(columns));

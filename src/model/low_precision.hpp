@@ -17,7 +17,7 @@ namespace rooflane::model {
 // is read.
 Instance with_products_in(const Instance& instance, DType dtype, const std::string& math);
 
-// Products by weights as they stand get this math where their formats allow it.
+// Products by unchanged weights get this math where their formats allow it.
 Instance with_math(const Instance& instance, const std::string& math);
 
 // The weights of such an instance from a source of the plain one's: rounded once, or quantised with

@@ -54,7 +54,7 @@ struct PhaseResult {
 std::vector<PhaseResult> results_of(const Chain& chain, const std::vector<PhaseRounds>& rounds,
                                     const std::vector<StepCheck>& checks, const Ceilings& ceilings);
 
-// One row a step and one for each whole phase, whose kernel is `model`; nanoseconds of a call, or
+// One row a step and one for each whole phase, with the kernel `model`; nanoseconds of a call, or
 // of a run of the phase, one a round.
 struct RowWithSamples {
   Row row;

@@ -120,7 +120,7 @@ std::string proofs_csv(const Chain& chain, const std::vector<PhaseRounds>& round
       "run_id,cpu,threads,model,phase,symbols,swap,steps,share_pct,predicted,predicted_lo,"
       "predicted_hi,measured,measured_lo,measured_hi,difference_points,from_swapped_points,"
       "from_others_points,rounds\n";
-  // What may hold a comma stands in quotes, none of them a quote.
+  // Cells that may contain a comma are quoted; none contains a quote.
   const auto quoted = [](const std::string& cell) { return "\"" + cell + "\""; };
   for (std::size_t p = 0; p < rounds.size(); ++p) {
     const Phase& phase = chain.phase(rounds[p].phase);

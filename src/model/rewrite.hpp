@@ -1,5 +1,5 @@
 // What rewrites of calls share (fuse.hpp, low_precision.hpp, kv_type.hpp): views compared, problems
-// built anew, steps numbered again.
+// rebuilt, steps numbered again.
 #pragma once
 
 #include <string>

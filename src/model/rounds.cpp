@@ -1,4 +1,4 @@
-// Turns and rounds of whole models. See rounds.hpp.
+// Slots and rounds of whole models. See rounds.hpp.
 #include "model/rounds.hpp"
 
 #include <unistd.h>
@@ -37,13 +37,13 @@ namespace {
 constexpr int fewest_in_haste = 3;
 constexpr int most_rounds = 1000;
 constexpr int most_repeats_of_a_turn = 2;
-// The chain as it is has two turns in a round, since all swaps are held against it.
+// The chain as it is has two slots in a round, since all swaps are compared with it.
 constexpr std::size_t plain_turns = 2;
-// A turn takes at least so long: a timer interrupt of a few microseconds is lost in it.
+// A slot takes at least so long: a timer interrupt of a few microseconds is lost in it.
 constexpr double least_turn_ns = 5e6;
 constexpr double most_runs = 1000;
-// A run that takes longer has displaced what the turn before left in the caches by itself: it moves
-// more than 0.5 GB at the 10 GB/s that any machine has.
+// A longer run displaces by itself what the slot before left in the caches: it moves more than 0.5
+// GB at the 10 GB/s that any machine has.
 constexpr double long_run_ns = 5e7;
 
 std::uint64_t mixed(std::uint64_t x, std::uint64_t y) {
@@ -87,7 +87,7 @@ class PhaseRun {
   // As it is, the swaps, the drawn runs. Every swap is held against the first.
   std::size_t turns() const { return plain_turns + result_.swaps.size() + draws_; }
 
-  // `may_repeat`: there is time for turns taken again.
+  // `may_repeat`: there is time to repeat slots.
   void begin_round(int round, bool may_repeat) {
     round_ = round;
     may_repeat_ = may_repeat;
@@ -198,7 +198,7 @@ class PhaseRun {
       chain_.run(result_.phase, choice_of(phase_, swap.of_step), unused);
     }
     chain_.run(result_.phase, base_, unused);
-    // A thread preempted in the only run would leave short runs with one run a turn for good.
+    // A thread preempted in the only run would leave short runs with one run a slot for good.
     constexpr int timings = 5;
     run_ns_ = chain_.run(result_.phase, base_, unused);
     for (int i = 1; i < timings && run_ns_ < long_run_ns; ++i) {
@@ -272,9 +272,9 @@ class PhaseRun {
   bool may_repeat_ = true;
 };
 
-// Every turn of every phase once, in an order that depends on seed and round.
+// Every slot of every phase once, in an order that depends on seed and round.
 void take_round(std::vector<PhaseRun>& phases, std::uint64_t seed, int round, bool may_repeat) {
-  std::vector<std::pair<std::size_t, std::size_t>> order;  // phase, turn
+  std::vector<std::pair<std::size_t, std::size_t>> order;  // phase, slot
   for (std::size_t p = 0; p < phases.size(); ++p) {
     phases[p].begin_round(round, may_repeat);
     for (std::size_t turn = 0; turn < phases[p].turns(); ++turn) order.emplace_back(p, turn);

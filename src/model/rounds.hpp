@@ -18,7 +18,7 @@ struct Swap {
   std::vector<std::uint8_t> of_step;  // of each step; 0: as it is
 };
 
-// Nanoseconds of a run, means over the runs of a turn; one entry a round.
+// Nanoseconds of a run, means over the runs of a slot; one entry a round.
 struct PhaseRounds {
   std::size_t phase = 0;
   std::int64_t runs_per_turn = 1;
@@ -31,8 +31,8 @@ struct PhaseRounds {
   // that it drew. Every call has each of its runners equally often; what ran before it in the chain
   // is real, so that it finds its operands as the chain leaves them. 0: not drawn.
   std::vector<std::vector<std::vector<double>>> drawn;
-  int disturbed = 0;  // turns during which something interfered
-  int repeated = 0;   // turns taken again for that
+  int disturbed = 0;  // slots during which something interfered
+  int repeated = 0;   // slots measured again for that
 };
 
 // What one round gave a phase; as in PhaseRounds.
@@ -59,7 +59,7 @@ struct ChainSwaps {
   Chain* chain = nullptr;
   std::vector<std::vector<Swap>> of_phase;
 };
-// Several chains in the same rounds, their turns shuffled together; phases of each. The seed is the
+// Several chains in the same rounds, their slots shuffled together; phases of each. The seed is the
 // first one's. Throws Error(argument) for earlier rounds of other steps.
 std::vector<std::vector<PhaseRounds>> take_rounds(const std::vector<ChainSwaps>& chains,
                                                   const RoundsSettings& settings);

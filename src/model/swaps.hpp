@@ -19,8 +19,8 @@ struct Change {
 // "gemm=blas,softmax=scalar". Throws Error(argument).
 std::vector<Change> parse_changes(const std::string& text);
 
-// Throws Error: a name that is no step and no kernel of the model, a variant that no such kernel
-// has (argument), or that this build or machine lacks (unavailable).
+// Throws Error: a name that is neither a step nor a kernel of the model, a variant that no such
+// kernel has (argument), or that this build or machine lacks (unavailable).
 void check_changes(const std::vector<Change>& changes, const Instance& instance,
                    const Catalogue& catalogue);
 

@@ -91,7 +91,7 @@ nb::ndarray<nb::ro> memory_of(const std::string& name, nb::handle object, Access
                     class_name(object))
             .c_str());
   }
-  // Of NumPy's own class neither asks: each question costs a call as much as all else here.
+  // NumPy's own class needs neither question: each costs a call as much as all else here.
   const bool known = is_numpy(object);
   if (!known && nb::hasattr(object, "mask") && nb::hasattr(object, "filled")) {
     throw argument_error(

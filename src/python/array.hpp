@@ -1,5 +1,5 @@
 // Arrays as Python gives them: NumPy, the buffer protocol, DLPack (PyTorch, JAX, CuPy's host
-// memory), bfloat16 of ml_dtypes. Their memory is used where it lies; nothing here copies elements.
+// memory), bfloat16 of ml_dtypes. Their memory is used in place; nothing here copies elements.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -27,17 +27,18 @@ struct Array {
   Shape strides;          // in stored elements
 };
 
-// Throws nb::type_error for what is no array, Error(argument) that names the array for one that is
-// not in this process's memory, of a format that no kernel has, or, with Access::write, read only.
+// Throws nb::type_error where `object` is not an array. Throws Error(argument) that names the array
+// where it is not in this process's memory, has a format that no kernel has or, with Access::write,
+// is read only.
 Array array_of(std::string name, nb::handle object, Access access);
 
-// The shape in elements of a tensor's format: that of the array but for block formats, whose arrays
-// hold the bytes. Throws Error(argument) where the formats disagree.
+// The shape in elements of a tensor's format: the array's own, except for block formats, where
+// arrays have the bytes. Throws Error(argument) where the formats disagree.
 Shape elements_of(const Array& array, DType dtype);
 
 // The array as a tensor of a problem: leading axes taken together, a dropped one added. `wanted`:
 // the tensor's shape, one entry per axis. Throws Error(argument) naming the array where that, or a
-// last axis with gaps, wants a copy, or where it has another shape.
+// last axis with gaps, needs a copy, or where it has another shape.
 View view_of(const Array& array, const TensorSpec& spec, const Shape& wanted);
 
 }  // namespace rooflane::python

@@ -1,5 +1,5 @@
-// rooflane._core: the library's plans for Python's arrays. What users see, with types and help,
-// stands in python/rooflane.
+// rooflane._core: the library's plans for Python's arrays. The interface for users, with types and
+// help, is in python/rooflane.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 

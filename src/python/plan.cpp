@@ -1,4 +1,4 @@
-// Plans as Python holds them. See plan.hpp; what is kept between calls stands in compute.cpp.
+// Plans as Python holds them. See plan.hpp; compute.cpp keeps plans between calls.
 #include "python/plan.hpp"
 
 #include <fmt/format.h>

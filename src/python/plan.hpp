@@ -16,8 +16,8 @@ class BoundPlan {
  public:
   BoundPlan(const Problem& problem, std::unique_ptr<Plan> plan);
 
-  // Takes arrays for every tensor that is no constant, and keeps them alive until others take
-  // their place. Throws as operands_of and Plan::bind do; what was bound before then stays.
+  // Takes arrays for every tensor except constants, and keeps them alive until others take their
+  // place. Throws like operands_of and Plan::bind; the earlier arrays then stay bound.
   void bind(const nb::dict& arrays);
   void bind(std::vector<Array> arrays);
   void unbind();
@@ -38,7 +38,7 @@ class BoundPlan {
   std::unique_ptr<Plan> plan_;
   std::vector<Array> arrays_;
   bool bound_ = false;
-  std::mutex mutex_;  // of the plan and of what is bound; taken without the GIL
+  std::mutex mutex_;  // of the plan and the bound arrays; taken without the GIL
 };
 
 // What Python knows of a tensor: name, role, dtype, and the shape of its array.

@@ -1,5 +1,6 @@
-// Python's processes hold OpenMP runtimes of others (torch's, scikit-learn's), whose settings and
-// forks are their own matter: from Python kernels run on the library's own pool, in every build.
+// Python's processes contain OpenMP runtimes of others (torch's, scikit-learn's), with settings and
+// forks that we do not control. Kernels called from Python therefore run on the library's own pool,
+// in every build.
 #include "core/thread_pool.hpp"
 
 namespace rooflane {

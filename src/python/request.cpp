@@ -26,7 +26,7 @@ void set_parameter(Problem& problem, const std::string& name, nb::handle value) 
 
 bool is_set(const Problem& known, const ParamSpec& param) { return known.has(param.name); }
 
-// The tensors whose format a choice decides, as the kernel itself lists them.
+// The tensors that get their format from this choice, in the order of the kernel's list.
 std::vector<std::string> tensors_of(const Problem& known, const ParamSpec& param) {
   Problem first = known, second = known;
   first.set(param.name, param.dtypes.front()->short_name);
@@ -55,7 +55,7 @@ std::vector<std::string> tensors_of(const Problem& known, const ParamSpec& param
                     : std::string()));
 }
 
-// Sets a choice of formats to what the first array has whose tensor it decides.
+// Sets a choice of formats to the format of the first array that it decides.
 void set_format(Problem& known, const ParamSpec& param, std::span<const Array> inputs,
                 std::span<const Array> outputs) {
   for (const std::string& tensor : tensors_of(known, param)) {

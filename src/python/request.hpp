@@ -28,11 +28,11 @@ Problem known_problem(const Kernel& kernel, const nb::dict& parameters);
 Problem inferred_problem(Problem known, std::span<const Array> inputs,
                          std::span<const Array> outputs);
 
-// The arrays' shapes in elements of the problem's formats, as infer_problem wants them.
+// The arrays' shapes in elements of the problem's formats, in the form that infer_problem needs.
 std::vector<NamedShape> shapes_of(const Problem& problem, std::span<const Array> arrays);
 
-// Views of the tensors whose role `wanted` holds for. Throws Error for an array that is missing or
-// stands for no tensor, or where a value lies outside its tensor's domain.
+// Views of the tensors with a role that `wanted` accepts. Throws Error for an array that is missing
+// or belongs to no tensor, or where a value lies outside its tensor's domain.
 Operands operands_of(const Problem& problem, std::span<const Array> arrays, bool (*wanted)(Role));
 
 // PlanOptions from a dictionary of their names; None leaves the default.

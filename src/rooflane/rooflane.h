@@ -1,5 +1,5 @@
-/* Rooflane's kernels from C99, and from whatever calls C: list kernels and variants, parse a
- * problem, plan it, bind memory, run. A whole program stands in examples/c/main.c; the C++
+/* Rooflane's kernels from C99, and from any language that calls C: list kernels and variants,
+ * parse a problem, plan it, bind memory, run. A whole program is in examples/c/main.c; the C++
  * interface behind it is rooflane.hpp, what kernels compute docs/variants.md. Implemented in
  * src/c_api/rooflane.cpp.
  *
@@ -66,7 +66,7 @@ typedef enum {
   ROOFLANE_UPDATED = 3 /* read and written */
 } rooflane_role;
 
-/* A tensor as the problem wants it, row-major. */
+/* A tensor in the form that the problem needs, row-major. */
 typedef struct {
   const char* name;
   const char* dtype; /* "float32", "float16", "bfloat16", "int8", "uint8", "int32", "int64", or a
@@ -106,17 +106,18 @@ typedef struct {
 } rooflane_options;
 ROOFLANE_API void rooflane_options_init(rooflane_options* options);
 
-/* A variant made ready for a problem: schedule chosen, memory allocated, constants packed. Of
- * `constants` (NULL where there are none) every tensor with role ROOFLANE_CONSTANT is read, during
- * this call only. `options` NULL: the defaults. */
+/* A variant made ready for a problem: schedule chosen, memory allocated, constants packed.
+ * `constants` (NULL where there are none): every tensor with role ROOFLANE_CONSTANT is read,
+ * during this call only. `options` NULL: the defaults. */
 typedef struct rooflane_plan rooflane_plan;
 ROOFLANE_API rooflane_plan* rooflane_plan_create(const rooflane_parsed* parsed,
                                                  const rooflane_options* options,
                                                  const rooflane_array* constants, size_t count);
 ROOFLANE_API void rooflane_plan_destroy(rooflane_plan* plan); /* NULL: nothing */
 
-/* Where inputs and outputs lie, for every tensor that is no constant; may be called again. Outputs
- * overlap nothing, but kernels over rows may be given y == x. The memory stays the caller's. */
+/* Addresses of inputs and outputs, for every tensor except constants; may be called again.
+ * Outputs overlap nothing, but kernels over rows may be given y == x. The memory stays the
+ * caller's. */
 ROOFLANE_API int rooflane_plan_bind(rooflane_plan* plan, const rooflane_array* arrays,
                                     size_t count);
 
@@ -128,9 +129,9 @@ ROOFLANE_API int rooflane_plan_upload(rooflane_plan* plan);
 ROOFLANE_API int rooflane_plan_run_only(rooflane_plan* plan);
 ROOFLANE_API int rooflane_plan_download(rooflane_plan* plan);
 
-/* What a plan tells of itself: "isa", "library", "device", "driver", "path", "tuning",
- * "workspace_bytes", "packed_bytes" (the CSV's columns of these names). "" where it does not apply,
- * NULL for another name. Valid until the calling thread asks again. */
+/* Facts of a plan: "isa", "library", "device", "driver", "path", "tuning", "workspace_bytes",
+ * "packed_bytes" (the CSV's columns of these names). "" where it does not apply, NULL for
+ * another name. Valid until the calling thread asks again. */
 ROOFLANE_API const char* rooflane_plan_fact(const rooflane_plan* plan, const char* name);
 
 #ifdef __cplusplus

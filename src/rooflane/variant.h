@@ -1,6 +1,6 @@
 /* Your own kernel as a variant: what a shared library exports so that the program `rooflane`
  * verifies and times it like a variant of its own (docs/plugins.md). Plain C99. A whole plugin
- * stands in examples/plugin/softmax.c; the reading end is src/backends/plugin.cpp.
+ * is in examples/plugin/softmax.c; the reading end is src/backends/plugin.cpp.
  *
  * The library is loaded in a worker process of its own; one thread calls its functions. All text
  * that it returns stays valid while it is loaded; what it is given is valid during the call only,

@@ -1,5 +1,5 @@
-/* Looks for the expected result in the memory of its own process and of every other: floats
- * that are no negative numbers and whose rows add up to 1. */
+/* Looks for the expected result in the memory of its own process and of every other: floats that
+ * are not negative, in rows that add up to 1. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

@@ -26,7 +26,7 @@ double reach(const rooflane_array& array) {
   return last + 1;
 }
 
-// An array for every tensor, as the problem wants it but for what the input changes.
+// An array for every tensor, as the problem requires except where the input changes it.
 class Arrays {
  public:
   Arrays(const rooflane_parsed* parsed, InputValues& values) {
@@ -75,7 +75,7 @@ class Arrays {
       array.name = texts_.emplace_back(std::make_unique<std::string>(values.word()))->c_str();
     }
     if (change == 9) array.name = nullptr;
-    // Of exactly so many bytes: what lies beyond is the sanitizer's.
+    // Exactly so many bytes: the sanitizer catches accesses beyond.
     array.data = memory_.emplace_back(new char[bytes]()).get();
     arrays_.push_back(array);
   }

@@ -1,5 +1,5 @@
-// A CSV and, behind a NUL, its samples: every verb that starts from rows has something to say of
-// what is accepted, in text and in JSON.
+// A CSV and, behind a NUL, its samples: every verb that starts from rows must print something about
+// accepted input, in text and in JSON.
 #include <fstream>
 #include <nlohmann/json.hpp>
 

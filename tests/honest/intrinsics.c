@@ -1,5 +1,5 @@
-/* AVX2 where the compiler has it: exp(x) = 2^n · p(r), with r = x - n·ln 2 of at most half a ln 2
- * and p the Taylor polynomial of degree 7, whose remainder there is below 2^-27. */
+/* AVX2 where the compiler has it: exp(x) = 2^n · p(r), with r = x - n·ln 2 of at most half a ln
+ * 2 and p the Taylor polynomial of degree 7; its remainder there is below 2^-27. */
 #include <math.h>
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* Keeps state that is no result: a table of powers of two that a constructor fills, and scratch
+/* Keeps state other than results: a table of powers of two that a constructor fills, and scratch
  * memory that grows with the longest row. */
 #include <math.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-// Takes a compiler for ever: each template asks for two others, so that there are 2^40 in the end.
+// Compiles practically forever: each template asks for two others, so that there are 2^40 in the
+// end.
 #include <cstdint>
 
 template <int depth, std::uint64_t path>

@@ -1,5 +1,5 @@
-/* Sends SIGKILL to its parent, to the first process, to its own group, and to the process whose
- * number it was told (VICTIM, the test's). */
+/* Sends SIGKILL to its parent, to the first process, to its own group, and to the process with
+ * the number VICTIM (the test's). */
 #define _GNU_SOURCE
 #include <math.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* Takes hold of every process that it sees, and of the one whose number it was told (VICTIM,
- * the test's), and changes its memory. */
+/* Attaches to every process that it sees, and to the one with the number VICTIM (the test's),
+ * and changes its memory. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Stops its own process: a judge that waits for an answer waits for ever. */
+/* Stops its own process: a judge that waits for an answer waits forever. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-/* Tries to leave a file in every folder down to the third level, and to overwrite one whose
- * path it was told: SENTINEL is the test's, of a file that was there before. */
+/* Tries to leave a file in every folder down to the third level, and to overwrite an existing
+ * file: SENTINEL, the test's, is its path. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <ftw.h>

@@ -23,7 +23,7 @@ from .queries import RunLine, Selection
 from .records import RunRecord
 from .store import Archive
 
-SCHEMA_VERSION = 1  # of what --json prints
+SCHEMA_VERSION = 1  # of the output of --json
 
 
 def _open(arguments: argparse.Namespace, create: bool = False) -> Archive | None:

@@ -111,7 +111,7 @@ def _to_wal(connection: Any) -> None:
 
 
 def connect(address: URL, create: bool) -> Engine:
-    """An engine on an archive whose tables are there. Raises ArchiveError."""
+    """An engine on an archive that has its tables. Raises ArchiveError."""
     if address.get_backend_name() == "sqlite":
         path = Path(str(address.database))
         if path.is_dir():

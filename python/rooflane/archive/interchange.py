@@ -120,8 +120,8 @@ class Found:
 
 def imported(text: str, found: Sequence[Found], ours: dict[str, Any], source: str,
              names: dict[str, Any]) -> RunRecord:
-    """A run that holds what was read. Without a default (`ours` tells it for files that we wrote)
-    the first correct result takes its place, and ratios are over that one."""
+    """A run with the trials that were read. Without a default (`ours` marks it in files that we
+    wrote) the first correct result takes its place, and ratios are over that one."""
     if not found:
         raise FormatError("it holds no result")
     trials = [one.trial for one in found]

@@ -64,7 +64,8 @@ def _entry(one: OneSpace, trial: Trial, at: str) -> dict[str, Any]:
 def write(runs: Sequence[RunRecord]) -> str:
     """The runs, all of one space, as a cache file. Raises FormatError."""
     one = one_space(runs)
-    # What a configuration does not read is written as 0: the format wants all of each.
+    # A parameter that a configuration does not read is written as 0: the format requires all of
+    # them.
     names = list(dict.fromkeys(name for configuration in
                                [one.space.default, *(trial.configuration for trial in one.trials)]
                                for name in configuration))

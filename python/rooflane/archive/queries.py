@@ -203,7 +203,7 @@ def geometric_mean(values: list[float]) -> float | None:
 
 
 def statistics(session: Session, selection: Selection) -> dict[str, Any]:
-    """Attempts, success rate, outcomes and strategies of what is selected."""
+    """Attempts, success rate, outcomes and strategies of the selected runs."""
     found = evaluations(session, selection)
     spaces = by_space(found)
     winners = [ranked(of_space)[:1] for of_space in spaces.values()]

@@ -50,7 +50,8 @@ def whole(given: dict[str, Any], parts: dict[str, Any], what: str) -> dict[str, 
 
 
 def machine_fingerprint(machine: dict[str, Any]) -> str:
-    """Of what decides speed: traits are measured and differ from time to time."""
+    """The fingerprint of the facts that decide speed: traits are measured and differ from time to
+    time."""
     return fingerprint_of({name: value for name, value in whole(machine, MACHINE, "machine").items()
                            if name != "traits"})
 

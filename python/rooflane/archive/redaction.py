@@ -7,19 +7,19 @@ import os
 import re
 
 REDACTED = "[redacted]"
-# As providers write their keys: OpenAI and those that copy it, Groq, Hugging Face, xAI, Google,
-# GitHub, GitLab; and whatever stands in an authorisation header.
+# The forms of providers' keys: OpenAI and those that copy it, Groq, Hugging Face, xAI, Google,
+# GitHub, GitLab; and the value of any authorisation header.
 _SHAPES = re.compile(
     r"\b(?:sk-|sk_|gsk_|hf_|xai-|AIza|gh[pousr]_|glpat-)[A-Za-z0-9_\-]{16,}"
     r"|(?<=Bearer )[A-Za-z0-9._~+/=\-]{8,}")
-_WHOLE = 8  # a shorter value is replaced only where it stands alone: local servers take any word
+_WHOLE = 8  # a shorter value is replaced only as a whole word: local servers take any word
 
 
 def _values() -> list[str]:
     """The values of variables that hold keys, the longest first, since one may hold another."""
     found = {value for name, value in os.environ.items()
              if name.endswith("_API_KEY") and len(value) > 2}
-    # As it stands inside JSON and on a page.
+    # In the forms that JSON and a page use.
     found |= {form for value in found for form in (json.dumps(value)[1:-1], html.escape(value))}
     return sorted(found, key=len, reverse=True)
 

@@ -25,7 +25,7 @@ from .schema import (
 
 
 def insert(session: Session, table: type[Base], /, **values: Any) -> bool:
-    """Whether the row is new; one that stands in its way stays."""
+    """Whether the row is new; an existing one with the same key stays."""
     dialect = sqlite if session.get_bind().dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
     return session.execute(statement.returning(table.id)).first() is not None
@@ -42,7 +42,7 @@ def id_of(session: Session, table: type[Base], key: dict[str, Any], /, **values:
 
 
 def begin(session: Session, run: RunRecord) -> int:
-    """The run's row, and those it stands on."""
+    """The run's row, and those that it refers to."""
     machine = records.whole(run.machine, MACHINE, "machine")
     build = records.whole(run.build, BUILD, "build")
     machine_id = id_of(session, MachineRow,

@@ -37,7 +37,7 @@ def clean_text(text: str) -> str:
 
 
 def clean(value: Any) -> Any:
-    """A JSON value whose texts are clean; what JSON has no word for becomes null."""
+    """A JSON value with clean texts; values that JSON cannot express become null."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, float) and not math.isfinite(value):

@@ -23,13 +23,13 @@ PATIENCE = 3000  # look-ups without a new configuration; a generation asks for t
 
 
 class Known(FunctionConstraint):
-    """Only the configurations of a table. Told of half a configuration, it knows whether any row
-    begins so: spaces whose product is far larger than they are remain possible."""
+    """Only the configurations of a table. Given half a configuration, it knows whether any row
+    begins so: spaces with a product far larger than themselves remain possible."""
 
     def __init__(self, names: list[str], rows: list[tuple[int, ...]]):
         known = set(rows)
         super().__init__(lambda *values: values in known)
-        # Of each name and value the rows that have it, a bit each.
+        # For each name and value the rows that have it, a bit each.
         self._rows: dict[str, dict[int, int]] = {name: {} for name in names}
         for bit, row in enumerate(rows):
             for name, value in zip(names, row):
@@ -48,8 +48,8 @@ class Known(FunctionConstraint):
 
 
 class Patient(util.TuningBudget):
-    """A budget that also ends when nothing new is looked up any longer: some strategies go round
-    their optimum for ever, which on a device costs nothing either and never ends."""
+    """A budget that also ends when nothing new is looked up any longer: some strategies cycle
+    around their optimum forever, which on a device costs nothing either and never ends."""
     calls = 0
 
     def add_evaluations(self, n: int = 1) -> None:
@@ -94,7 +94,7 @@ def main(words: list[str]) -> int:
     file, strategy, *numbers = words
     with contextlib.redirect_stdout(io.StringIO()):
         results = simulate(file, strategy, *map(int, numbers))
-    for result in results:  # an error's name is no part of its text
+    for result in results:  # JSON would write an error's text, which lacks its name
         print(json.dumps({name: str(value) if isinstance(value, util.ErrorConfig) else value
                           for name, value in result.items()}, default=str))
     return 0

@@ -53,8 +53,8 @@ class Archive:
         return self._write(lambda session: rows.record(session, run, trial, at or records.now()))
 
     def record_exchange(self, run: int, exchange: Exchange) -> bool:
-        """Keeps an exchange, without what is a key, in place of what was known of it before. False:
-        there was one of this number."""
+        """Keeps an exchange, without keys, in place of an earlier record of it. False: there was
+        one of this number."""
         def keep(session: Session) -> bool:
             known = session.scalars(select(ExchangeRow).where(
                 ExchangeRow.run_id == run, ExchangeRow.number == exchange.number)).first()
@@ -129,8 +129,8 @@ class Archive:
 
     def unfinished(self, space: Space, machine: dict[str, Any], strategy: str,
                    settings: dict[str, Any]) -> int | None:
-        """The latest run of this search that never ended, for `--resume`. Of the settings, `budget`
-        and `max_time` may differ."""
+        """The latest run of this search that never ended, for `--resume`. The settings `budget` and
+        `max_time` may differ."""
         def same(other: dict[str, Any]) -> bool:
             ours, theirs = ({name: value for name, value in one.items()
                              if name not in NOT_COMPARED} for one in (clean(settings), other))

@@ -11,7 +11,7 @@ from .records import RunRecord
 
 
 def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell; numbers stand to the right."""
+    """Columns as wide as their widest cell; numbers are aligned right."""
     cells = [[" ".join(str(cell).split()) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(headings, *cells)]
     right = [bool(cells) and all(not cell or cell[0].isdigit() for cell in column)

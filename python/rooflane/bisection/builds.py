@@ -17,7 +17,7 @@ ninja -C build rooflane"""
 
 
 class Failed(Exception):
-    """A command failed; the text says which, and the end of what it printed."""
+    """A command failed; the text names it, with the end of its output."""
 
 
 def git(repository: Path, *words: str) -> str:

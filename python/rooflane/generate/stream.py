@@ -42,6 +42,6 @@ class Stream:
         return text
 
     def _overlap(self, stop: str) -> int:
-        """How much of the end of what is held begins the stop text."""
+        """How much of the end of the held text begins the stop text."""
         longest = min(len(stop) - 1, len(self._held))
         return next((n for n in range(longest, 0, -1) if self._held.endswith(stop[:n])), 0)

@@ -96,12 +96,12 @@ class Vocabulary:
         return number
 
     def text_of(self, number: int | None) -> str:
-        """The token as it stands in the file; empty for none."""
+        """The token's text in the file; empty for none."""
         return "" if number is None else self.tokens[number]
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text in which control tokens may be spelt, with the file's begin in front
-        where the file wants one and the text has none."""
+        """The ids of a text in which control tokens may be spelt, with the file's begin token in
+        front where the file requires one and the text has none."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         if self.adds_begin and ids[:1] != [self.begin]:
             return [self.begin, *ids]

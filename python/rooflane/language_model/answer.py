@@ -19,8 +19,8 @@ import json_repair
 
 from rooflane.tuning import Configuration, Legal, Proposal, Space, Tunable, text_of
 
-# Of an answer: a configuration takes some hundred characters; repairing takes a time that grows
-# with the square of the length.
+# Limits for an answer: a configuration takes some hundred characters; repairing takes a time that
+# grows with the square of the length.
 MOST_CHARACTERS = 40_000
 MOST_REPAIRED = 8_000
 MOST_STARTS = 100
@@ -63,8 +63,8 @@ def is_refusal(text: str) -> bool:
 
 
 def find_json(text: str) -> tuple[Any, bool]:
-    """The first JSON object or list of objects, and whether it had to be repaired. What stands in a
-    code fence comes first, what a model thought aloud does not count. Raises NoJson."""
+    """The first JSON object or list of objects, and whether it had to be repaired. A code fence
+    comes first; a model's thoughts do not count. Raises NoJson."""
     text = THOUGHTS.sub("", text[:MOST_CHARACTERS])
     texts = [fence.group(2) for fence in FENCE.finditer(text) if fence.group(2).strip()]
     texts.append(FENCE.sub(" ", text) if texts else text)
@@ -207,9 +207,9 @@ def completed(part: Configuration, base: Configuration, tunables: Sequence[Tunab
 
 def judge(objects: Sequence[Mapping[str, Any]], space: Space, base: Configuration,
           tried: Callable[[Configuration], bool]) -> list[Judged]:
-    """What becomes of each object: legal, complete proposals that were not tried before, nor stand
-    earlier in the list. What the constraints refuse is replaced by the nearest legal
-    configuration."""
+    """The result for each object: legal, complete proposals that were not tried before and are not
+    earlier in the list. A configuration that the constraints refuse is replaced by the nearest
+    legal one."""
     judged: list[Judged] = []
     corrected = [correct(each, space.tunables) for each in objects]
     asked = [completed(each.configuration, base, space.tunables) for each in corrected

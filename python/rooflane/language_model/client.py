@@ -125,7 +125,7 @@ class Client:
             wait *= 2
 
     def record(self, exchange: Exchange) -> None:
-        """Tells of an exchange again, which is known better now."""
+        """Records an exchange again with later facts."""
         self._on_exchange(exchange)
 
     def close(self) -> None:

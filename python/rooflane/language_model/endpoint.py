@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 URL, MODEL, KEY = "ROOFLANE_LLM_URL", "ROOFLANE_LLM_MODEL", "OPENAI_API_KEY"
-NO_KEY = "none"  # stands for a key where a local server wants none
-# Of an answer's body: a thousand times what is asked for. Of an error's text: enough to read.
+NO_KEY = "none"  # in place of a key, where a local server needs none
+# An answer's body: a thousand times the size asked for. An error's text: enough to read.
 MOST_BYTES = 1 << 20
 MOST_ERROR = 500
-LOCATED = (401, 403, 404)  # a wrong key, model or address: asking again is no use
+LOCATED = (401, 403, 404)  # a wrong key, model or address: asking again does not help
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def _bounded() -> Any:
 
 def _bounded_types() -> Any:
     """A transport that bounds how long and how large an answer's body may be: the package's own
-    time-out begins anew with every byte. Made late, since importing the package takes a second."""
+    time-out starts again with every byte. Made late, since importing the package takes a second."""
     if hasattr(_bounded_types, "transport"):
         return _bounded_types.transport
     import httpx2

@@ -58,7 +58,7 @@ def excerpt(kernel: str, variant: str, tunables: Sequence[str], length: int = 60
 
 
 def sources(kernel: str, variant: str, root: Path = ROOT) -> list[Path]:
-    """Files that may tell of the variant, those with a schedule in their name first."""
+    """Files that may describe the variant, those with a schedule in their name first."""
     base = re.split(r"[-@]", variant)[0]
 
     def serves(file: Path) -> bool:

@@ -33,7 +33,7 @@ class Failed(Exception):
 
 
 def interpreter() -> str:
-    """Of the environment that has it, made now if need be. Raises Failed."""
+    """The interpreter of the environment with the package, made now if need be. Raises Failed."""
     sys.path.insert(0, str(PYTHON.parent / "scripts"))
     from python_environment import Unavailable, with_packages
     try:

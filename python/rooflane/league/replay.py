@@ -153,7 +153,7 @@ class ReplayedSpace:
         return [dict(entry["configuration"]) for entry in self._entries.values()]
 
     def cost(self, text: str) -> Cost:
-        """Of one evaluation, without the proposing."""
+        """Seconds of one evaluation, without the proposing."""
         entry = self._entries[text]
         recorded = len(entry["ns"])
         return Cost(build=entry["cost"]["build"], verify=entry["cost"]["verify"],
@@ -174,8 +174,8 @@ class ReplayedSpace:
 
     def evaluate(self, number: int, configuration: Configuration, strategy: str,
                  generator: np.random.Generator) -> Trial:
-        """One evaluation, as the tuner would have archived it. Raises KeyError of what was not
-        recorded."""
+        """One evaluation, as the tuner would have archived it. Raises KeyError for a configuration
+        that was not recorded."""
         text = text_of(configuration)
         entry = self._entries[text]
         trial = Trial(number, dict(configuration), Outcome(entry["outcome"]), strategy,
@@ -192,7 +192,7 @@ class ReplayedSpace:
 class Run:
     """One search by replay: after which evaluation it named what."""
     times: list[float] = field(default_factory=list)  # seconds at each evaluation's end
-    named: list[float] = field(default_factory=list)  # the truth of what it then names; inf: none
+    named: list[float] = field(default_factory=list)  # true times of its choices then; inf: none
 
     @property
     def evaluations(self) -> int:

@@ -28,7 +28,7 @@ CUT = 0.05  # of the way from the optimum to the median: where the budget ends
 POINTS = 1000
 SHARES = (0.1, 0.25, 0.5, 1.0)  # of the budget, at which P is told
 WITHIN = 0.01  # a winner so near to the optimum is as good: what the tuner calls a tie
-NOISE_DRAWS = 500  # searches whose rankings the baseline averages: their mean is known to 1/22
+NOISE_DRAWS = 500  # searches that the baseline averages: their mean is known to 1/22
 # Too little to be found by anybody: half of all configurations are within the tie.
 LEAST_MEDIAN = 1 + WITHIN
 
@@ -36,8 +36,8 @@ LEAST_MEDIAN = 1 + WITHIN
 def expected_best(ranked: np.ndarray) -> np.ndarray:
     """The expected value of the best of M draws without replacement, for M = 1 to N: element M - 1.
 
-    `ranked`: what each of the N is worth, in the order in which draws are preferred. Of M draws the
-    best has rank i with the probability C(N - i, M - 1) / C(N, M).
+    `ranked`: what each of the N is worth, in the order in which draws are preferred. The best of M
+    draws has rank i with the probability C(N - i, M - 1) / C(N, M).
     """
     count = len(ranked)
     ranks = np.arange(1, count + 1)
@@ -90,7 +90,7 @@ def first_time(costs: np.ndarray, before: float, expected: np.ndarray, cut: floa
 
 
 def value_at(times: np.ndarray, run: Run, before: float) -> np.ndarray:
-    """The truth of what a search names at each time."""
+    """The true value of a search's choice at each time."""
     named = np.array([before, *(value if np.isfinite(value) else before for value in run.named)])
     return named[np.searchsorted(np.asarray(run.times, float), times, side="right")]
 

@@ -35,7 +35,7 @@ Record = dict[str, Any]
 FORMAT = 1
 SHIPPED = Path(__file__).resolve().parents[3] / "bench" / "spaces" / "spaces.json.xz"
 LIMIT_BYTES = 2_000_000
-SAMPLE_STEPS = 4096  # a step is 0.024 %: a tenth of what a quiet round's ratio is uncertain by
+SAMPLE_STEPS = 4096  # a step is 0.024 %: a tenth of the error of a quiet round's ratio
 COST_STEPS = 64
 OUTCOMES = [outcome.value for outcome in Outcome]  # stored by position: append only
 HEAD = ("kernel", "variant", "shape", "math", "threads", "isa", "device", "machine", "tunables",
@@ -50,8 +50,8 @@ def record(space: Space, machine: dict[str, Any], trials: Sequence[Trial]) -> Re
     """What `rooflane tune --strategy all --export-space FILE` writes as JSON.
 
     A configuration with several trials (the default is a seed and one of all) has the samples of
-    all correct ones; its costs are those of the first. What a configuration does not read, since
-    another value decides so, stands at its least value: in a record all name the same tunables.
+    all correct ones; its costs are those of the first. A parameter that a configuration does not
+    read, because of another value, has its least value: in a record all name the same tunables.
     Raises SpaceError.
     """
     read = {name for trial in trials for name in trial.configuration} | set(space.default)

@@ -15,7 +15,7 @@ from rooflane import program
 from rooflane.judging import Judge, Request, TooLarge
 
 MOST_WAITING = 16
-# Of a description: enough to know how fast the others are, in a few seconds.
+# For a description: enough to know in a few seconds how fast the others are.
 BRIEF = ("--max-time", "0.2", "--launches", "1", "--ceilings-time", "0.5")
 
 

@@ -28,10 +28,10 @@ class _Scores:
 
 
 def find_attention(graph: Graph, node: Node, takes_masks: bool) -> Node | None:
-    """The attention whose last product this node is; nothing when it is none, when something
-    between is needed elsewhere, or when its mask is none that the kernel takes (`takes_masks`: one
-    for all heads). Without a mask where that hides nothing, and causal where a known mask says so.
-    Its k is [...,head_dim,kv_len] with `k_transposed`."""
+    """The attention with this node as its last product; nothing when it is none, when something
+    between is needed elsewhere, or when the kernel does not take its mask (`takes_masks`: one for
+    all heads). Without a mask where that hides nothing, and causal where a known mask says so. Its
+    k is [...,head_dim,kv_len] with `k_transposed`."""
     shape = graph.shape(node.outputs[0])
     if node.op != "MatMul" or not shape or len(shape) < 3:
         return None
@@ -64,7 +64,7 @@ def _sole(graph: Graph, name: str) -> Node | None:
 
 
 def _softmax(graph: Graph, name: str) -> Node | None:
-    """The softmax whose weights these are; rows of NaN, from masks that hide all, may be zeroed."""
+    """The softmax with these weights; rows of NaN, from masks that hide all, may be zeroed."""
     node = graph.producer(name)
     readers = 1
     if node is not None and node.op == "Where" and graph.sole_reader(name):
@@ -167,7 +167,7 @@ def _unexpanded(graph: Graph, name: str) -> str:
 
 
 def _is_for_all_heads(graph: Graph, mask: str, rank: int) -> bool:
-    """Of axes [batch,heads,q_len,kv_len], where there are four: the first may be any."""
+    """For axes [batch,heads,q_len,kv_len], where there are four: the first may be any."""
     shape = graph.shape(mask)
     if shape is None or len(shape) > 4 or not shape:
         return False

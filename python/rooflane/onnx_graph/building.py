@@ -106,7 +106,7 @@ class Builder:
         return self.views[name]
 
     def _layouts(self, name: str) -> Iterator[tuple[View, tuple[Node, View, str] | None]]:
-        """What lies as the last of the following reshapes and transpositions wants it: within the
+        """The layout that the last of the following reshapes and transpositions needs: within the
         result of a Concat, then as each transposition leaves it."""
         chain: list[Node] = []
         last = name
@@ -137,7 +137,7 @@ class Builder:
                 yield view, None
 
     def _backwards(self, view: View, chain: list[Node]) -> View | None:
-        """What a value was before a chain of views, whose last gives this one."""
+        """The value before a chain of views; the last view gives this value."""
         result: View | None = view
         for node in reversed(chain):
             if result is None:
@@ -186,7 +186,7 @@ class Builder:
         return None
 
     def joined(self, node: Node) -> View | None:
-        """The result of a Concat of which steps wrote a part at least."""
+        """The result of a Concat that steps wrote at least in part."""
         return self._joined.get(node)
 
 

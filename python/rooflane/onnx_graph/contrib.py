@@ -40,7 +40,7 @@ def shapes(node: Node, values: Mapping[str, Value]) -> dict[str, Shape]:
 
 
 def _last_axis(name: str, node: Node, given: list[Shape | None]) -> int | None:
-    """The width of what an operator computes for each row, where that is all that changes."""
+    """The width of an operator's result for each row, where that is all that changes."""
     first = given[0] or ()
     second = given[1] if len(given) > 1 else None
     if name == "MatMulNBits":
@@ -218,7 +218,7 @@ def _multi_head(graph: Graph, node: Node) -> list[Node] | None:
     given = [graph.shape(node.input(i)) for i in range(3)]
     heads = node.get("num_heads", 0)
     kv_heads = node.get("kv_num_heads", heads) if is_grouped else heads
-    # Of the former: biases, added masks, a past.
+    # MultiHeadAttention's biases, added masks and past.
     extra = not is_grouped and (any(node.input(i) for i in (3, 5, 6, 7)) or any(node.outputs[1:]))
     past = [graph.shape(node.input(i)) for i in (3, 4) if is_grouped and node.input(i)]
     if extra or any(shape is None or len(shape) != 4 for shape in past) or \

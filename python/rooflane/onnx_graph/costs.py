@@ -37,7 +37,7 @@ class Cost:
 
 
 def moved(graph: Graph, node: Node) -> float:
-    """Bytes of all operands once; of what is gathered or cut out, that alone."""
+    """Bytes of all operands once; of a gather or slice only the elements taken."""
     if node.op in PARTS:
         return 8.0 * sum(graph.values[name].elements for name in node.outputs if name)
     names = dict.fromkeys([*node.inputs, *node.outputs])
@@ -45,7 +45,7 @@ def moved(graph: Graph, node: Node) -> float:
 
 
 def cost(graph: Graph, node: Node) -> Cost:
-    """Of any node; not known where shapes are not or where it is a loop."""
+    """The cost of any node; not known for a loop or where shapes are not known."""
     shapes = [graph.shape(name) for name in [*node.inputs, *node.outputs] if name]
     if any(shape is None for shape in shapes) or node.op in ("Loop", "Scan", "If"):
         return Cost(0, moved(graph, node), False)
@@ -91,7 +91,7 @@ def _own_flops(graph: Graph, node: Node, op: str, out: int) -> float:
 
 
 def attention_flops(graph: Graph, node: Node) -> float:
-    """Of the visible pairs of queries and keys."""
+    """Flops of the visible pairs of queries and keys."""
     q, out = graph.shape(node.input(0)) or (), graph.shape(node.outputs[0]) or ()
     k = graph.shape(node.input(1)) or ()
     q_len, kv_len = q[-2], k[-1] if node.get("k_transposed") else k[-2]

@@ -75,7 +75,7 @@ class Graph:
         self.refresh()
 
     def refresh(self) -> None:
-        """Drops nodes whose results nobody needs; finds writers and readers anew."""
+        """Drops nodes with results that nobody needs; finds writers and readers again."""
         needed = set(self.outputs)
         kept: list[Node] = []
         for node in reversed(self.nodes):
@@ -97,7 +97,7 @@ class Graph:
         return self._readers.get(name, [])
 
     def sole_reader(self, name: str) -> Node | None:
-        """The one node that reads a value which is no output of the graph."""
+        """The one node that reads a value, unless the graph outputs that value."""
         readers = self.readers(name)
         return readers[0] if len(readers) == 1 and name not in self.outputs else None
 
@@ -144,7 +144,8 @@ class Graph:
         self.refresh()
 
     def replace(self, changes: Iterable[tuple[Node, list[Node]]]) -> None:
-        """Puts other nodes in the place of some, whose last one writes what the first wrote."""
+        """Replaces nodes by others; the last of these writes the value that the first ones
+        wrote."""
         by_node = dict(changes)
         self.nodes = [new for node in self.nodes for new in by_node.get(node, [node])]
         self.refresh()

@@ -107,7 +107,7 @@ class _Inference:
             self._take(proto, inputs, [names.get(name, name) for name in proto.output])
 
     def _take_branch(self, proto: onnx.NodeProto, inputs: list[str], names: dict[str, str]) -> bool:
-        """The nodes of an If whose condition is known; false when it is not."""
+        """The nodes of an If with a known condition; false when it is not known."""
         data = self.values[inputs[0]].data if inputs else None
         if data is None or data.size != 1:
             return False
@@ -230,7 +230,7 @@ class _Inference:
 
     def _folded(self, node: Node, proto: onnx.NodeProto,
                 results: dict[str, Value]) -> Sequence[np.ndarray] | None:
-        """The results of a node whose inputs are known, where they are small."""
+        """The results of a node with known inputs, where they are small."""
         if node.op not in FOLDED:
             return None
         given = [self.values[name] for name in node.inputs if name]

@@ -47,7 +47,7 @@ class Mapped:
         result = graph.values[node.result]
         if result.shape is not None and 0 in result.shape:
             return
-        if result.is_weight:  # made when loading, unless it is a view of what was loaded
+        if result.is_weight:  # made when loading, unless it is a view of a loaded weight
             if node.op in VIEW_NODES:
                 VIEW_NODES[node.op](self.builder, node)
             return

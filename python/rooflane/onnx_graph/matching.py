@@ -11,7 +11,7 @@ COMMUTATIVE = ("Add", "Mul")
 
 @dataclass(frozen=True)
 class Any:
-    """Any value; the same one wherever the same name stands."""
+    """Any value; the same one wherever the same name is used."""
     name: str
 
 
@@ -51,7 +51,7 @@ class Match:
 
 
 def find(graph: Graph, root: Node, pattern: Op) -> Match | None:
-    """The first match whose root is this node and whose inner values nobody else needs."""
+    """The first match with this node as its root and with inner values that nobody else needs."""
     for match in _values(graph, root.outputs[0], pattern, Match()):
         if all(_is_inner(graph, node, root, match) for node in match.nodes):
             return match

@@ -41,8 +41,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class _Product:
-    """c = a·b for each of the leading axes, of which the first `loops` are looped over and the
-    others are the batch."""
+    """c = a·b for each of the leading axes: the first `loops` are looped over, the others are the
+    batch."""
     a: Operand
     b: Operand
     loops: int
@@ -103,7 +103,7 @@ def _broadcast(a: Shape, b: Shape) -> Shape | None:
 def add_product(builder: Builder, node: Node, parameters: dict[str, str], a: Operand,
                  b: Operand, bias: View | None = None, beta: str = "1",
                  bias_is_for_rows: bool = False) -> str:
-    """A step of gemm; transposed where what reads c, or the bias, wants it so."""
+    """A step of gemm; transposed where the reader of c, or the bias, needs it so."""
     a, b = a.oriented(), b.oriented()
     count = rounds([a.view, b.view], 2) if a is not None and b is not None else None
     if count is None:
@@ -157,7 +157,7 @@ def _one_matrix(a: View, b: View, c: View, a_is_transposed: bool) -> tuple[View,
 
 
 def _note_weight(view: View, is_last: bool) -> None:
-    """Of a weight: how many products a sum has, where that is not its last axis."""
+    """Notes for a weight how many products a sum has, where that is not its last axis."""
     tensor = view.tensor
     if tensor.kind != "weight" or len(tensor.shape) < 2:
         return

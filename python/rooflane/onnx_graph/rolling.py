@@ -73,7 +73,7 @@ def _find(steps: Sequence[Step], kinds: np.ndarray, begin: int, end: int,
         groups = _groups(steps, begin + first, period, count, taken)
         if groups is None:
             continue
-        # Of those as good, where the graph's own names count the rounds.
+        # Among equally good ones, the one where the graph's own names count the rounds.
         named = sum(_name(group) for group in dict.fromkeys(group for group, _ in groups.values()))
         if named > most:
             best, most = Roll(begin + first, period, count, groups), named

@@ -16,7 +16,8 @@ NEEDS_COPY = "needs a copy"
 
 
 def number(value: float) -> str:
-    """A parameter as the file has it: an attribute is a float32, 1e-5 shall stand as that."""
+    """A parameter as the file gives it: an attribute is a float32, 1e-5 shall be written as
+    that."""
     text = repr(float(np.format_float_scientific(np.float32(value))))
     return text.removesuffix(".0")
 

@@ -56,7 +56,7 @@ class Sizes:
         return shapes
 
     def _learn(self, name: str, axes: list[int | str], known: dict[str, int]) -> None:
-        """Symbols whose value follows from --shape, --batch and --len; --dim goes first."""
+        """Symbols with values that follow from --shape, --batch and --len; --dim goes first."""
         given = self.shapes.get(name)
         if given is not None and len(given) != len(axes):
             raise InputError(f"--shape {name}: {len(given)} axes, the file has {len(axes)}")

@@ -88,7 +88,7 @@ class View:
                              tuple(words))
 
     def index(self, axis: int, at: int | str) -> View:
-        """One element of an axis, which goes; `at` may be a loop's symbol, whose view is any."""
+        """One element of an axis, which is dropped; `at` may be a loop's symbol, with any view."""
         shape = self.shape[:axis] + self.shape[axis + 1:]
         strides = self.strides[:axis] + self.strides[axis + 1:]
         offset = self.offset + (at * self.strides[axis] if isinstance(at, int) else 0)

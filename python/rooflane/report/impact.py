@@ -104,8 +104,8 @@ class Change:
 
 
 def consecutive(trials: Sequence[Trial]) -> list[Change]:
-    """Of each tunable that changed between two correct attempts in a row, largest first. An attempt
-    that failed ends a row: what would it be compared with?"""
+    """The effect of each tunable that changed between two correct attempts in a row, largest first.
+    An attempt that failed ends a row: what would it be compared with?"""
     changes: dict[str, list[float]] = {}
     for one, other in zip(trials, trials[1:]):
         if not (one.correct and other.correct):

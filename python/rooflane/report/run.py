@@ -49,7 +49,7 @@ class Run:
 
     @property
     def ratio(self) -> Ratio | None:
-        """Of what is chosen, by the last comparison where there was one."""
+        """The ratio of the chosen configuration, by the last comparison where there was one."""
         if self.verdict:
             return self.verdict.ratio
         return self.best.ratio if self.best else None
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def chosen_trial(self) -> Trial | None:
-        """The search's trial of what is chosen."""
+        """The search's trial of the chosen configuration."""
         text = text_of(self.chosen)
         return next((trial for trial in self.trials
                      if trial.correct and text_of(trial.configuration) == text), None)

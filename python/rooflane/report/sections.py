@@ -155,7 +155,7 @@ def impacts(run: Run) -> list[Table]:
 
 
 def sizes(run: Run) -> Table:
-    """Stability of what is chosen."""
+    """Stability of the chosen configuration."""
     found = impact.stability(run.all_sizes())
     head = ["size", "outcome", "speed-up over its own default", "reason"]
     if found is None:

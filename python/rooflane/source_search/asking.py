@@ -48,8 +48,8 @@ class ProgramTransport:
 
 
 class SourceAsker(Asker):
-    """Asks the model, or the program, behind `client`. `earlier`: the exchanges of the run that
-    goes on, whose sources get their numbers again."""
+    """Asks the model, or the program, behind `client`. `earlier`: the exchanges of the resumed run;
+    their sources get their numbers again."""
 
     def __init__(self, space: Space, client: Client, settings: Settings,
                  evaluator: SourceEvaluator, to_program: bool,

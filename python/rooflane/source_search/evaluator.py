@@ -37,7 +37,7 @@ class SourceEvaluator:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Of the last open: machine, build, traits, …"""
+        """Facts of the last open: machine, build, traits, …"""
         return self._inner.facts
 
     def open(self, target: Target) -> Space:

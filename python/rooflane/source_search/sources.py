@@ -41,7 +41,7 @@ class Sources:
         return len(self._texts)
 
     def text(self, number: int) -> str:
-        """Of a number from 1 on."""
+        """The text of a source by its number, from 1 on."""
         return self._texts[number - 1]
 
     def flags(self, configuration: Configuration) -> str:

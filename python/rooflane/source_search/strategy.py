@@ -31,7 +31,7 @@ class OtherFlags:
         raise Exhausted("every right source was compiled with all flags")
 
     def observe(self, trial: Trial) -> None:
-        """The history tells everything."""
+        """Nothing to do: the history has everything."""
 
     def close(self) -> None:
         """Nothing was started."""

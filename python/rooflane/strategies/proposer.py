@@ -34,7 +34,7 @@ PROTOCOL = 1
 MOST_FAILURES = 3  # in a row
 LONGEST = 1 << 20  # bytes of an answer
 LONGEST_NOTE = 500  # characters
-PATIENCE = 1.0  # seconds, with a program whose input is closed
+PATIENCE = 1.0  # seconds that a program may take after its input is closed
 
 
 class Failed(Exception):

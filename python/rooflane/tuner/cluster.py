@@ -50,7 +50,7 @@ POLL = 0.5  # seconds between looks at who is alive
 CONNECT = 5.0  # seconds to reach the scheduler
 ANSWER = 30.0  # and for its answers
 WITHOUT_WORKERS = 60.0  # seconds for a machine's last worker to come back
-REPEATED = 8  # proposals of what is in flight already, before a strategy has to wait for results
+REPEATED = 8  # proposals already in flight, before a strategy has to wait for results
 
 
 class Gone(ConnectionError):
@@ -89,8 +89,9 @@ class Cluster:
             raise Gone(f"the cluster's scheduler is gone ({error})") from error
 
     def result(self, worker: str, future: Future) -> Any:
-        """Fetches what a worker has finished; Future.result() waits for ever where the worker dies
-        before it hands it over. Raises _Died, Gone, Stopped, and what the call raised."""
+        """Fetches a finished result of a worker; Future.result() waits forever where the worker
+        dies before it hands it over. Raises _Died, Gone, Stopped, and the exceptions of the
+        call."""
         fetched = asyncio.run_coroutine_threadsafe(
             _fetch(self.client, future), self.client.loop.asyncio_loop)
         while True:
@@ -337,7 +338,8 @@ class ClusterEvaluator:
         return future
 
     def _answer(self, worker: str, future: Future) -> remote.Answer:
-        """Of a future that ended, or whose worker did. Raises _Died, Lost, Gone."""
+        """The answer of a future that ended, or of one with a worker that did. Raises _Died, Lost,
+        Gone."""
         if future.status == "pending":
             future.cancel()
             raise _Died("its worker died")
@@ -404,8 +406,8 @@ class Job:
 
 class ParallelSearch(Search):
     """A search with as many proposals in flight as there are workers. Trials are numbered in the
-    order in which they end, the default first, so that the numbers of what was recorded have no
-    gaps whenever it ends."""
+    order in which they end, the default first, so that the recorded numbers have no gaps whenever
+    it ends."""
 
     evaluator: ClusterEvaluator
 
@@ -484,7 +486,7 @@ class ClusterTuning(command.Tuning):
         self.cluster, self.machine = cluster, machine
 
     def run(self) -> int:
-        """Target by target; who called tells of the results."""
+        """Target by target; the caller reports the results."""
         for index, target in enumerate(self.targets):
             self.progress.target(index)
             try:

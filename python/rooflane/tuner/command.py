@@ -220,7 +220,7 @@ class Tuning:
     def strategy_of(self, space: Space, options: strategies.Options,
                     trials: list[Trial]) -> Strategy:
         """Who proposes; `trials` are those of the run that goes on."""
-        del trials  # the search tells of them
+        del trials  # the search reports them
         return strategies.make(self.given.strategy, space, self.given.seed, options)
 
     def seeds_of(self, space: Space) -> list[Configuration]:
@@ -258,7 +258,7 @@ class Tuning:
             f"rooflane {build.get('commit', '')}".strip()))
 
     def seconds_for(self, left: int) -> float | None:
-        """An equal share of what is left; two thirds of it for the search."""
+        """An equal share of the remaining time; two thirds of it for the search."""
         if self.deadline is None:
             return None
         return max(0.0, self.deadline - time.monotonic()) / left * 2 / 3

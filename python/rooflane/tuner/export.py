@@ -21,7 +21,7 @@ KEYS = ("kernel", "variant", "shape", "math", "threads", "isa", "device")  # of 
 
 
 class BadFile(Exception):
-    """A file that is no file of tuned schedules, or of another machine; one line."""
+    """A file that is not one of tuned schedules, or is of another machine; one line."""
 
 
 def entry_of(space: Space, verdict: Verdict, build: dict[str, Any]) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def entry_of(space: Space, verdict: Verdict, build: dict[str, Any]) -> dict[str,
 
 def keep(path: Path, machine: dict[str, Any], space: Space, verdict: Verdict,
          build: dict[str, Any]) -> None:
-    """Writes a verdict into a file in place of what it said of the same case. Where the default was
-    chosen the file says nothing of the case: the model finds it by itself. Raises BadFile,
+    """Writes a verdict into a file in place of an earlier one for the same case. Where the default
+    was chosen the file has no entry for the case: the model finds it by itself. Raises BadFile,
     OSError."""
     entry = entry_of(space, verdict, build)
     with _locked(path):

@@ -118,8 +118,8 @@ class Final:
 
 
 def neighbours_of(problem: dict[str, Any], sizes: Sequence[str]) -> list[str]:
-    """Shapes whose sizes, all of them, are one less, one more, half and twice; those that stay
-    positive. Which are valid problems, the program says."""
+    """Shapes with all sizes one less, one more, half and twice; those that stay positive. The
+    program says which are valid problems."""
     given = {name: problem["parameters"][name] for name in sizes}
     shapes = []
     for change in (lambda n: n - 1, lambda n: n + 1, lambda n: n // 2, lambda n: n * 2):

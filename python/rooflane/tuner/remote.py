@@ -34,7 +34,7 @@ class Answer:
     value: Any = None
     failure: str = ""  # refused, lost, differs
     reason: str = ""
-    status: str = ""  # of what was refused
+    status: str = ""  # of a refused request
 
 
 @dataclass(frozen=True)

@@ -82,8 +82,8 @@ class Search:
         return self.history
 
     def confirm(self) -> None:
-        """After a complete search: measures contenders again, in fresh processes, until none that
-        may be the fastest stands on one launch."""
+        """After a complete search: measures contenders again, in fresh processes, until every one
+        that may be the fastest was measured in more than one."""
         ratios: dict[str, list[float]] = {}
         launches: dict[str, int] = {}
         configurations = {text_of(trial.configuration): trial.configuration

@@ -58,7 +58,7 @@ class SourceTuning(Tuning):
         """A language model, or the program of --proposer."""
         transport = ProgramTransport(options.proposer) if options.proposer else None
         settings = strategies.settings_of(options)
-        settings.answer_tokens = settings.context // 2  # a source is as long as what tells of one
+        settings.answer_tokens = settings.context // 2  # a source is as long as the text about it
         writer = SourceWriter(
             space, strategies.client_of(options, transport), settings, self.evaluator,
             transport is not None, options.earlier, mode=options.mode,
@@ -87,7 +87,8 @@ class SourceTuning(Tuning):
 
     def keep(self, space: Space, history: History, verdict: Verdict,
              facts: dict[str, Any]) -> None:
-        """The best source into the file of --export, as it stands in front of its peers."""
+        """Writes the best source into the file of --export, unchanged since it was compared with
+        its peers."""
         if self.given.export and self._best:
             files.replace(self.given.export,
                           self.evaluator.sources.text(self._best.configuration["source"]))
