@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Judges Rooflane's own variant `hwy` beside itself: does a kernel in the jail take as long as outside?
-Usage: judge_agreement.py PREFIX [--rooflane PROGRAM] [--budget SECONDS] [--threads N]
+Usage: judge_agreement.py PREFIX [--rooflane PROGRAM] [--budget SECONDS] [--threads N] [--shape SHAPE]...
 
 PREFIX: where Rooflane is installed, below /usr or /opt, which alone the jail sees. Both are timed in
 the same rounds; the judged one's time has the cost of a call subtracted. Prints a line a problem, and
@@ -28,11 +28,12 @@ def main() -> int:
     parser.add_argument("--rooflane", default="build/rooflane")
     parser.add_argument("--budget", default="10")
     parser.add_argument("--threads", default="1")
+    parser.add_argument("--shape", action="append", help="default: five of four kernels")
     given = parser.parse_args()
     library = next(given.prefix.glob("**/librooflane.so.0")).parent
     flags = f"-O2 -I{given.prefix}/include -L{library} -l:librooflane.so.0 -Wl,-rpath,{library}"
     apart = 0
-    for shape in SHAPES:
+    for shape in given.shape or SHAPES:
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
                 [given.rooflane, "judge", str(SOURCE), "-k", shape.partition(":")[0], "--shape",

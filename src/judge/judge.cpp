@@ -67,7 +67,8 @@ class Judge {
   bool build_and_load() {
     tell("building");
     result_.build = build(request_.source, signature_of(request_.problems.front()),
-                          request_.threads > 1, request_.flags, request_.kind, folder_.path());
+                          request_.threads > 1, request_.flags, request_.kind, folder_.path(),
+                          std::clamp(30 * request_.budget_seconds, 10.0, 30.0));
     if (!result_.build.good) {
       return against(Verdict::build, result_.build.timed_out ? "the compiler took too long"
                                                              : "the source does not compile");
