@@ -84,7 +84,10 @@ TEST_CASE("hidden problems differ from those listed, follow from the seed and ke
   for (std::size_t i = 0; i < hidden.size(); ++i) {
     CAPTURE(hidden[i].text());
     CHECK(hidden[i].flag("causal"));
-    if (i % 2 == 0) CHECK(hidden[i].size("kv_len") % 64 == 0);
+    if (i % 2 == 0) {
+      CHECK(hidden[i].size("kv_len") % 64 == 0);
+      CHECK(hidden[i].size("kv_len") != listed[i / 2 % 2].size("kv_len"));
+    }
     CHECK(judge::signature_of(hidden[i]) == judge::signature_of(listed[0]));
   }
 }
@@ -110,6 +113,57 @@ TEST_CASE("the hot loop is the innermost one with the widest vectors") {
   CHECK(loop->gathers == 1);
   CHECK(loop->calls == 1);
   CHECK(!judge::hot_loop_in("no code\n"));
+}
+
+TEST_CASE("a loop that calls expf is hotter than a wide one, an inner loop than one beside it") {
+  const std::string vectors =
+      "0000000000001000 <softmax>:\n"
+      "    1000:\tvmovups (%rdi,%rax,1),%zmm0\n"
+      "    1004:\tvmaxps %zmm0,%zmm1,%zmm1\n"
+      "    1008:\tjne    1000 <softmax>\n";
+  const auto calling = judge::hot_loop_in(vectors +
+                                          "    1010:\tcall   900 <expf@plt>\n"
+                                          "    1014:\tmovss  %xmm0,(%rsi)\n"
+                                          "    1018:\tjne    1010 <softmax+0x10>\n");
+  REQUIRE(calling);
+  CHECK(calling->calls_math == "expf");
+  const auto inner = judge::hot_loop_in(vectors +
+                                        "    1010:\txor    %eax,%eax\n"
+                                        "    1014:\tvfmadd231ps (%rsi),%zmm2,%zmm3\n"
+                                        "    1018:\tvfmadd231ps (%rdi),%zmm2,%zmm4\n"
+                                        "    101c:\tjne    1014 <softmax+0x14>\n"
+                                        "    1020:\tjne    1010 <softmax+0x10>\n");
+  REQUIRE(inner);
+  CHECK(inner->depth == 1);
+  CHECK(inner->instructions.front().starts_with("vfmadd231ps"));
+  const auto other = judge::hot_loop_in(vectors +
+                                        "    1010:\tcall   900 <malloc@plt>\n"
+                                        "    1018:\tjne    1010 <softmax+0x10>\n");
+  REQUIRE(other);
+  CHECK(other->calls == 0);
+}
+
+TEST_CASE("a clock that the source defines is told from one that it calls") {
+  CHECK(judge::clock_defined_in("0000000000001000 <clock_gettime>:\n    1000:\tret\n") ==
+        "clock_gettime");
+  CHECK(judge::clock_defined_in("0000000000001000 <clock_gettime@plt>:\n"
+                                "    1000:\tcall   900 <clock_gettime@plt>\n") == "");
+}
+
+TEST_CASE("where a source fails says why") {
+  const std::optional<judge::FirstWrong> none;
+  judge::FirstWrong nan, close;
+  nan.got = std::nan("");
+  nan.expected = 1;
+  close.got = 1.01;
+  close.expected = 1;
+  CHECK(judge::suspicion("", nan, {}) == "nan-games: ");
+  CHECK(judge::suspicion("", nan, {.uniform = false}) == "easy-inputs: ");
+  CHECK(judge::suspicion("", none, {.hidden = true, .round = true}) == "knows-shapes: ");
+  CHECK(judge::suspicion("", none, {.hidden = true}) == "");
+  CHECK(judge::suspicion("", none, {.other_threads = true}) == "race: ");
+  CHECK(judge::suspicion("", close, {}) == "low-precision: ");
+  CHECK(judge::suspicion("the run wrote outside the output", none, {}) == "unwritten-or-outside: ");
 }
 
 TEST_CASE("hashes are those of FIPS 180") {

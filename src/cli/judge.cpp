@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <iostream>
 #include <random>
 
@@ -33,6 +34,7 @@ void declare_judge(Arguments& arguments) {
                        "problems to verify and time; default: a preset's first");
   arguments.option("--threads", "N", "threads; default: 1");
   arguments.repeatable("--against", "V,...", "variants beside it; default: all but scalar");
+  declare_peers(arguments);
   arguments.option("--hidden", "N", "problems that nobody saw, verified too; default: 6");
   arguments.option("--seed", "N", "seed of those and of inputs; default: drawn, and told");
   arguments.option("--budget", "SECONDS", "for timing; default: 20");
@@ -104,7 +106,7 @@ void require_one_signature(const judge::Source& source, const std::vector<Proble
   }
 }
 
-judge::Request read_request(const Arguments& arguments, const Catalogue& catalogue) {
+judge::Request read_request(const Arguments& arguments, Catalogue& catalogue) {
   const auto file = arguments.value("FILE");
   if (!file) throw argument_error("FILE is missing: the source to judge");
   const auto name = arguments.value("--kernel");
@@ -114,7 +116,13 @@ judge::Request read_request(const Arguments& arguments, const Catalogue& catalog
   request.source = judge::read_source(*file);
   request.problems = problems_of(arguments, kernel, catalogue);
   require_one_signature(request.source, request.problems);
-  for (const std::string& variant : arguments.list("--against")) {
+  std::vector<std::string> against = arguments.list("--against");
+  if (arguments.has("--peers")) {
+    constexpr std::chrono::seconds patience(60);
+    const auto peers = add_named_peers(arguments, patience, catalogue);
+    if (!against.empty()) against.insert(against.end(), peers.begin(), peers.end());
+  }
+  for (const std::string& variant : against) {
     const CatalogueEntry& entry = catalogue.variant(kernel, variant);
     if (const auto reason = absent_reason(entry)) {
       throw unavailable_error(fmt::format("--against {}: {}", variant, *reason));

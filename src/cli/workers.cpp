@@ -142,12 +142,16 @@ void declare_plugins(Arguments& arguments) {
                        "your own variant: a shared library that uses rooflane/variant.h");
 }
 
+void declare_peers(Arguments& arguments) {
+  arguments.repeatable("--peers", "NAME,...",
+                       "third-party libraries: numpy, torch, ...; or all (scripts/peers.py)");
+}
+
 void declare_workers(Arguments& arguments) {
   declare_plugins(arguments);
   arguments.repeatable("--against", "NAME=PATH",
                        "the program of another build; adds its variants as VARIANT@NAME");
-  arguments.repeatable("--peers", "NAME,...",
-                       "third-party libraries: numpy, torch, ...; or all (scripts/peers.py)");
+  declare_peers(arguments);
 }
 
 std::vector<PluginArgument> read_plugins(const Arguments& arguments, const Catalogue& catalogue) {
@@ -199,6 +203,15 @@ std::vector<std::string> add_workers(const Arguments& arguments, const CommonOpt
   });
   complaints.raise();
   check([&] { add_peers(*script, peers, timeout, catalogue, guests); });
+  return guests;
+}
+
+std::vector<std::string> add_named_peers(const Arguments& arguments,
+                                         std::chrono::duration<double> timeout,
+                                         Catalogue& catalogue) {
+  std::vector<std::string> guests;
+  const PeersScript script;
+  add_peers(script, chosen_peers(arguments, script), timeout, catalogue, guests);
   return guests;
 }
 

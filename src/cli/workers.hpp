@@ -1,6 +1,7 @@
 // Variants from outside this build: --plugin, --against and --peers.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 namespace rooflane {
 
 void declare_plugins(Arguments& arguments);  // --plugin alone
+void declare_peers(Arguments& arguments);    // --peers alone
 void declare_workers(Arguments& arguments);  // --plugin, --against and --peers
 
 // A plugin as --plugin names it.
@@ -31,5 +33,10 @@ void load_plugins(const Arguments& arguments, const CommonOptions& common,
 std::vector<std::string> add_workers(const Arguments& arguments, const CommonOptions& common,
                                      const CliSettings& settings, Catalogue& catalogue,
                                      Complaints& complaints);
+
+// The same for --peers alone. Throws Error.
+std::vector<std::string> add_named_peers(const Arguments& arguments,
+                                         std::chrono::duration<double> timeout,
+                                         Catalogue& catalogue);
 
 }  // namespace rooflane

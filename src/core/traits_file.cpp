@@ -156,7 +156,8 @@ class Reader {
     for (const char* key : {"machine", "date", "isa", "fma"}) {
       if (!seen_.contains(key)) missing.emplace_back(key);
     }
-    for (const auto& [key, entry] : numbers_) {
+    for (const auto& number : numbers_) {
+      const auto& key = number.first;
       const bool optional = std::any_of(std::begin(optional_fields), std::end(optional_fields),
                                         [&](const Optional& field) { return key == field.key; }) ||
                             std::find(std::begin(optional_rates), std::end(optional_rates), key) !=

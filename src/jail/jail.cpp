@@ -53,6 +53,16 @@ bool has_landlock() {
   return syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
 }
 
+// Whether memory that two processes share may have huge pages, as a process's own has: where it
+// does not, large operands cost a judged kernel more.
+bool has_shared_huge_pages() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  std::string words;
+  std::getline(file, words);
+  return file && words.find("[never]") == std::string::npos &&
+         words.find("[deny]") == std::string::npos;
+}
+
 // The system as the jail has it, read-only: programs, libraries and what finds them. No home, no
 // host's /tmp, no configuration beyond the loader's.
 void bind_system(std::vector<std::string>& words) {
@@ -135,6 +145,12 @@ struct Prepared {
   const char* folder;  // to begin in; null where bubblewrap goes there
 };
 
+// Why nothing could be started, for whoever reads the output.
+[[noreturn]] void give_up(int status, const char* reason) {
+  if (write(STDERR_FILENO, reason, std::strlen(reason)) < 0) _exit(status);
+  _exit(status);
+}
+
 [[noreturn]] void become(const Prepared& prepared) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != prepared.parent) _exit(125);
@@ -154,14 +170,16 @@ struct Prepared {
   if (prepared.drops_root) {
     if (setgroups(0, nullptr) != 0 || setresgid(nobody, nobody, nobody) != 0 ||
         setresuid(nobody, nobody, nobody) != 0) {
-      _exit(125);
+      give_up(125, "root cannot become the user nobody, as in some containers: be another user\n");
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // other credentials forget it
   }
-  if (prepared.folder != nullptr && chdir(prepared.folder) != 0) _exit(125);
+  if (prepared.folder != nullptr && chdir(prepared.folder) != 0) {
+    give_up(125, "the folder cannot be entered\n");
+  }
   execve(prepared.words[0], const_cast<char* const*>(prepared.words),
          const_cast<char* const*>(prepared.environment));
-  _exit(127);
+  give_up(127, "the program cannot be executed\n");
 }
 
 }  // namespace
@@ -176,6 +194,7 @@ Means means_of(Kind kind) {
   note(true, "namespaces");
   note(!system_call_filter(false).empty(), "seccomp");
   note(has_landlock(), "landlock");
+  (has_shared_huge_pages() ? means.has : means.lacks).emplace_back("huge pages");
   means.lacks.emplace_back("cgroup");  // limits are those of each process
   means.has.emplace_back("limits");
   return means;
@@ -276,8 +295,11 @@ std::string defect(const std::string& folder) {
   std::ifstream file(settings.output_path);
   std::string line;
   std::getline(file, line);
-  return fmt::format("bubblewrap makes no jail here ({})",
-                     line.empty() ? fmt::format("status {}", outcome.status) : line);
+  return fmt::format(
+      "bubblewrap makes no jail here ({}). It needs user namespaces, which a container or the "
+      "settings user.max_user_namespaces, kernel.unprivileged_userns_clone and "
+      "kernel.apparmor_restrict_unprivileged_userns may refuse",
+      line.empty() ? fmt::format("status {}", outcome.status) : line);
 }
 
 }  // namespace rooflane::jail

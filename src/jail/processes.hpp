@@ -23,11 +23,11 @@ std::map<pid_t, double> cpu_times_below(pid_t process);
 // What was used since, also by processes that did not exist then.
 double cpu_time_since(const std::map<pid_t, double>& before, pid_t process);
 
-// Also those that begin while others are being stopped.
+// The process leads a group. Also those that begin while others are being stopped.
 void stop_below(pid_t process);
 void continue_below(pid_t process);
 
-// Whether one of them touches memory of a file of this name (memfd_create) within so many
+// Whether one of the first touches memory of a file of this name (memfd_create) within so many
 // microseconds.
 bool touches_memory(pid_t process, const std::string& name, unsigned within_us);
 

@@ -188,6 +188,13 @@ void RunnerProcess::fail_dead() {
                   : fmt::format("{}the kernel's process {} before its first call", crashed, how));
 }
 
+void RunnerProcess::fail_silent() {
+  const auto deadline = deadline_from_now();
+  while (!has_ended() && Clock::now() < deadline) usleep(1000);
+  if (process_ < 0) fail_dead();
+  fail(fmt::format("{}the kernel's process closed its socket", crashed));
+}
+
 Answer RunnerProcess::ask(const Request& request, const std::vector<int>& descriptors) {
   if (!failed_.empty()) fail(failed_);
   if (rests_) wake();
@@ -208,8 +215,7 @@ Answer RunnerProcess::ask(const Request& request, const std::vector<int>& descri
     std::memcpy(CMSG_DATA(header), descriptors.data(), sizeof(int) * descriptors.size());
   }
   if (sendmsg(socket_, &message, MSG_NOSIGNAL) < 0) {
-    while (!has_ended()) usleep(1000);
-    fail_dead();
+    fail_silent();
   }
   static Answer answer;  // too large for a stack
   const auto deadline = deadline_from_now();
@@ -219,8 +225,7 @@ Answer RunnerProcess::ask(const Request& request, const std::vector<int>& descri
       const ssize_t count = recv(socket_, &answer, sizeof answer, 0);
       if (count == static_cast<ssize_t>(sizeof answer)) return answer;
       if (count > 0) fail("crash: the kernel's process answered what is no answer");
-      for (int i = 0; i < 2000 && !has_ended(); ++i) usleep(1000);
-      fail_dead();
+      fail_silent();
     }
     if (has_ended()) fail_dead();
     check_memory();
@@ -331,8 +336,9 @@ void RunnerProcess::look_for_leftovers(const std::string& at_load) {
   if (!at_load.empty()) fail(at_load);
   // A page that is touched all the time may be noticed late.
   constexpr int looks = 10;
+  const auto patience = Clock::now() + std::chrono::milliseconds(500);
   bool touches = false;
-  for (int i = 0; i < looks && !touches; ++i) {
+  for (int i = 0; i < looks && !touches && Clock::now() < patience; ++i) {
     touches = touches_memory(process_, operands_name, looked_at_us);
   }
   failed_ = fmt::format("{}: a thread or process of the kernel goes on between calls{}",

@@ -74,6 +74,8 @@ class RunnerProcess {
                std::chrono::duration<double>(plugin_.call_seconds));
   }
   [[noreturn]] void fail_dead();
+  // Nothing comes from the socket any more: it ends, as a rule.
+  [[noreturn]] void fail_silent();
   [[noreturn]] void fail(const std::string& reason);
   bool has_ended();
   // Ends the kernel when its processes together take half of the memory that was free before them:

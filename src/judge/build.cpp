@@ -71,7 +71,8 @@ std::vector<std::string> words_of(const std::string& flags) {
 
 class Builder {
  public:
-  Builder(Build& build, jail::Kind kind, const std::string& folder) : build_(build) {
+  Builder(Build& build, jail::Kind kind, const std::string& folder, double cpu_seconds)
+      : build_(build) {
     folder_ = folder + "/build";
     fs::create_directory(folder_);
     fs::copy_file(folder + "/" + jail::runner_name, folder_ + "/" + jail::runner_name,
@@ -87,7 +88,7 @@ class Builder {
     settings_.environment = {
         {"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", "/tmp"}, {"LC_ALL", "C.UTF-8"}};
     settings_.limits = {std::uint64_t{8} << 30, 128, std::uint64_t{256} << 20,
-                        static_cast<std::uint64_t>(build_seconds)};
+                        static_cast<std::uint64_t>(cpu_seconds)};
     settings_.output_path = folder + "/messages.txt";
   }
   const std::string& folder() const { return folder_; }
@@ -171,9 +172,10 @@ Source read_source(const std::string& path) {
 }
 
 Build build(const Source& source, const Signature& signature, bool many_threads,
-            const std::string& flags, jail::Kind kind, const std::string& folder) {
+            const std::string& flags, jail::Kind kind, const std::string& folder,
+            double cpu_seconds) {
   Build result;
-  Builder in(result, kind, folder);
+  Builder in(result, kind, folder, cpu_seconds);
   const std::string extension = extension_of(source.path);
   const bool library = source.kind == Source::Kind::library;
   const bool describes = source.text.find("rooflane_describe") != std::string::npos;

@@ -30,8 +30,10 @@ struct Build {
 inline constexpr const char* built_library = "judged.so";
 inline constexpr const char* default_flags = "-O3 -march=native";
 
-// Builds into `folder`/judged.so; the folder holds the runner.
+// Builds into `folder`/judged.so; the folder holds the runner. A compiler that takes more than so
+// many seconds of the CPU is ended, and all of them after half a minute.
 Build build(const Source& source, const Signature& signature, bool many_threads,
-            const std::string& flags, jail::Kind kind, const std::string& folder);
+            const std::string& flags, jail::Kind kind, const std::string& folder,
+            double cpu_seconds);
 
 }  // namespace rooflane::judge

@@ -67,7 +67,8 @@ class Judge {
   bool build_and_load() {
     tell("building");
     result_.build = build(request_.source, signature_of(request_.problems.front()),
-                          request_.threads > 1, request_.flags, request_.kind, folder_.path());
+                          request_.threads > 1, request_.flags, request_.kind, folder_.path(),
+                          std::clamp(30 * request_.budget_seconds, 10.0, 30.0));
     if (!result_.build.good) {
       return against(Verdict::build, result_.build.timed_out ? "the compiler took too long"
                                                              : "the source does not compile");
@@ -78,7 +79,10 @@ class Judge {
                      fmt::format("{}: the source defines {}, a clock of the system's libraries",
                                  cheat_number(1).name, clock));
     }
-    result_.hot_loop = hot_loop_in(disassembly);
+    // Of OpenCL the driver compiles the kernel, of a library its own file holds it.
+    const bool compiled = request_.source.kind == Source::Kind::function ||
+                          request_.source.kind == Source::Kind::table;
+    if (compiled) result_.hot_loop = hot_loop_in(disassembly);
     jail::JailedPlugin plugin;
     // As long as a call on a busy machine may take; whoever asks for a quick answer waits less.
     plugin.call_seconds = std::clamp(10 * request_.budget_seconds, 5.0, 20.0);

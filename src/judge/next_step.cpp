@@ -18,6 +18,8 @@ std::string next_step(const Judgement& judgement) {
     next = fmt::format("Correct {}[{},{}] at {} first: nothing is timed before.",
                        judgement.first_wrong->tensor, judgement.first_wrong->row,
                        judgement.first_wrong->col, judgement.first_wrong->shape);
+  } else if (!is_right(judgement.verdict) && !judgement.cheat) {
+    next = "Take the problem, or name another with --shape: the reason says what fails.";
   } else if (!is_right(judgement.verdict)) {
     next = "Compute the outputs from the inputs of each call.";
   } else if (!judgement.shapes.empty()) {
@@ -33,14 +35,14 @@ std::string next_step(const Judgement& judgement) {
       next = "The hot loop calls a function: inline it, or use a vector form of it.";
     } else if (!vectors && !built.not_vectorised.empty()) {
       next = "The compiler did not vectorise: " + built.not_vectorised.front() + ".";
-    } else if (!vectors) {
+    } else if (!vectors && judgement.hot_loop) {
       next =
           "The hot loop has no vectors wider than 128 bits: use intrinsics, or loops that the "
           "compiler vectorises.";
-    } else if (judgement.hot_loop->spills > 0) {
+    } else if (vectors && judgement.hot_loop->spills > 0) {
       next = fmt::format("The hot loop moves {} vectors to or from the stack: use fewer registers.",
                          judgement.hot_loop->spills);
-    } else if (judgement.hot_loop->gathers > 0) {
+    } else if (vectors && judgement.hot_loop->gathers > 0) {
       next = "The hot loop gathers single elements: change the order in which it reads.";
     } else if (shape.row.bound == "memory") {
       next = fmt::format("At {:.0f} % of what memory allows: read and write each element once.",

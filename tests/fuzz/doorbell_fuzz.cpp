@@ -49,6 +49,7 @@ void answer_bell(Doorbell& bell) {
 }
 
 [[noreturn]] void follow(Script script, int socket, Doorbell& bell) {
+  for (int signal = 1; signal < 32; ++signal) ::signal(signal, SIG_DFL);  // not the fuzzer's
   static Request request;
   static Answer answer;
   constexpr std::size_t most_bytes = 2000;

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Judges Rooflane's own variant `hwy` beside itself: does a kernel in the jail take as long as outside?
+Usage: judge_agreement.py PREFIX [--rooflane PROGRAM] [--budget SECONDS] [--threads N] [--shape SHAPE]...
+
+PREFIX: where Rooflane is installed, below /usr or /opt, which alone the jail sees. Both are timed in
+the same rounds; the judged one's time has the cost of a call subtracted. Prints a line a problem, and
+ends with 1 where the 95 % interval of a ratio lies beyond 3 % from 1.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent.parent / "tests" / "judged_hwy.c"
+ALLOWED = 0.03
+SHAPES = ("softmax:rows=512,cols=1000", "gemm:m=256,n=256,k=256", "layernorm:rows=512,cols=768",
+          "attention:batch=1,heads=4,q_len=128,kv_len=128,head_dim=64,causal=0",
+          "gemm:m=256,n=256,k=256,a_type=bf16,b_type=bf16")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("prefix", type=Path)
+    parser.add_argument("--rooflane", default="build/rooflane")
+    parser.add_argument("--budget", default="10")
+    parser.add_argument("--threads", default="1")
+    parser.add_argument("--shape", action="append", help="default: five of four kernels")
+    given = parser.parse_args()
+    library = next(given.prefix.glob("**/librooflane.so.0")).parent
+    flags = f"-O2 -I{given.prefix}/include -L{library} -l:librooflane.so.0 -Wl,-rpath,{library}"
+    apart = 0
+    for shape in given.shape or SHAPES:
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [given.rooflane, "judge", str(SOURCE), "-k", shape.partition(":")[0], "--shape",
+                 shape, "--threads", given.threads, "--against", "hwy", "--hidden", "0",
+                 "--budget", given.budget, f"--flags={flags}", "--archive", f"{folder}/attempts",
+                 "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            print(f"{shape}: {(done.stderr or done.stdout).strip()}")
+            apart += 1
+            continue
+        found = json.loads(done.stdout)["shapes"][0]
+        peer = found["peers"][0]
+        # Its own time over hwy's: above 1, the jail costs something.
+        ratio, low, high = (1 / peer[key] for key in ("ratio", "ratio_high", "ratio_low"))
+        agrees = low <= 1 + ALLOWED and high >= 1 - ALLOWED
+        apart += not agrees
+        print(f"{shape}: {ratio:.3f} [{low:.3f}, {high:.3f}] of {peer['p50_us']:.4g} us, "
+              f"a call {found['overhead_us']:.2f} us +- {found['overhead_spread_us']:.2f}"
+              f"{'' if agrees else '  APART'}", flush=True)
+    return 1 if apart else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
