@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/timed_plans.hpp"
 #include "core/buffer.hpp"
 #include "core/catalogue.hpp"
 #include "core/machine.hpp"
-#include "measure/timed_plans.hpp"
 #include "measure/verify.hpp"
 
 namespace rooflane {
