@@ -140,6 +140,65 @@ HWY_INLINE void StreamRow(D d, T* y, std::size_t n, StoreCarry<D, T>& carry, Val
   if (i < n) carry.Keep(y + i, n - i, from(i));
 }
 
+// Dense rows of y from `to` on past the caches, by way of L1: some rows are written to Room(), at
+// most kMost elements, and Written(their elements) streams what was written before them: loads of
+// vectors that several stores have just made wait for these. Call Close() after the last ones.
+template <class D, std::size_t kMost>
+class StreamedByL1 {
+ public:
+  HWY_INLINE explicit StreamedByL1(float* to)
+      : skip_(reinterpret_cast<std::uintptr_t>(to) / sizeof(float) % Lanes()),
+        held_(skip_),
+        to_(to - skip_) {}
+  HWY_INLINE float* Room() {
+    if (held_ + kMost > kRoom) {
+      Stream();
+      const D d;
+      hn::Store(hn::Load(d, room_ + sent_), d, room_);
+      to_ += sent_;
+      held_ -= sent_;
+      sent_ = 0;
+    }
+    return room_ + held_;
+  }
+  HWY_INLINE void Written(std::size_t count) {
+    Stream();
+    held_ += count;
+  }
+  HWY_INLINE void Close() {
+    Stream();
+    Write(sent_, held_);
+  }
+
+ private:
+  static constexpr std::size_t kRoom = 1024 + kMost;  // floats; laps are few
+  static HWY_INLINE std::size_t Lanes() { return hn::Lanes(D()); }
+  // The vectors that are whole and have not been sent.
+  HWY_INLINE void Stream() {
+    const D d;
+    if (skip_ != 0 && held_ >= Lanes()) {
+      Write(0, Lanes());
+      sent_ = Lanes();
+    }
+    for (; sent_ + Lanes() <= held_; sent_ += Lanes()) {
+      hn::Stream(hn::Load(d, room_ + sent_), d, to_ + sent_);
+    }
+  }
+  // Less than a vector, or the first, of which the rows have a part.
+  HWY_INLINE void Write(std::size_t begin, std::size_t end) {
+    const D d;
+    begin += skip_;
+    StoreRow(hn::LoadU(d, room_ + begin), d, to_ + begin, Part{end - begin});
+    skip_ = 0;
+  }
+
+  HWY_ALIGN float room_[kRoom + hn::MaxLanes(D())];  // the last load may read beyond
+  std::size_t skip_;      // elements of the first vector that come before the rows
+  std::size_t held_;      // elements in room_
+  std::size_t sent_ = 0;  // those of them that are in y
+  float* to_;             // where room_ begins
+};
+
 // y = value(i, fill) for all i < n, written past the caches, interleaved with other work. The
 // constructor writes one or two vectors, which closes the carry of the row before; UpTo and
 // EightUpTo write the rest. n = 0 stands for no row: nothing is written, and the carry stays.
