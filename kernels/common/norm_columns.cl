@@ -22,8 +22,8 @@ INLINE Columns columns_together(__global const float4* from, int j, int place, i
   const float4 high = column_where(j * LX, left, from + j * LX, 0.0f);
   const bool has_low = place % 32 == 0 && (j > 0 || place > 0);
   float4 low = column_where(has_low ? j * LX - 1 : left, left, from + j * LX - 1, 0.0f);
-  const float3 near = (float3)(lane_before(high.y), lane_before(high.z), lane_before(high.w));
-  if (place % 32 != 0) low.yzw = near;
+  const float3 before = (float3)(lane_before(high.y), lane_before(high.z), lane_before(high.w));
+  if (place % 32 != 0) low.yzw = before;
   return (Columns)(low, high);
 }
 #else

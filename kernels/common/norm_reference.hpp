@@ -143,4 +143,28 @@ WholeError norm_whole_check(const Problem& problem, const Operands& operands, st
   return worst;
 }
 
+// The record of a kernel whose y and bounds are what kElements(math, inputs) makes of a row and a
+// column.
+template <bool kCentred, auto kElements>
+constexpr Kernel norm_kernel(const char* name, const char* summary, decltype(Kernel::cost) cost) {
+  return {.name = name,
+          .summary = summary,
+          .params = norm_params,
+          .tensors = norm_tensors<kCentred>,
+          .cost = cost,
+          .check = check_norm,
+          .reference =
+              [](const Problem& problem, const Math& math, const Operands& inputs, std::string_view,
+                 const Region& region, const ReferenceOut& out) {
+                norm_reference<kCentred>(problem, inputs, region, out, kElements(math, inputs));
+              },
+          .in_place_input = "x",
+          .whole_check =
+              [](const Problem& problem, const Math& math, const Operands& operands,
+                 std::uint64_t seed) {
+                return norm_whole_check<kCentred>(problem, operands, seed,
+                                                  kElements(math, operands));
+              }};
+}
+
 }  // namespace rooflane::common

@@ -73,4 +73,17 @@ class OnednnRowPlan final : public Plan {
   OnednnCalls calls_;
 };
 
+constexpr Variant onednn_row_variant(const Kernel& kernel,
+                                     decltype(Variant::unsupported) unsupported,
+                                     decltype(Variant::plan) plan) {
+  return {.name = "onednn",
+          .kernel = &kernel,
+          .backend = &onednn::backend,
+          .threads = Threads::many,
+          .tunables = {},
+          .unsupported = unsupported,
+          .tunings = no_tunings,
+          .plan = plan};
+}
+
 }  // namespace rooflane::common

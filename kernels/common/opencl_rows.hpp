@@ -9,7 +9,9 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -123,5 +125,28 @@ class OpenclRowPlan : public opencl::DevicePlan {
   cl_mem next_number_ = nullptr;  // the number that groups draw, 0 before the first run
   opencl::Launch size_{};
 };
+
+// The record of the variant `self` of a kernel, with the plan that kMake makes of a complete
+// tuning.
+template <const Variant& self, auto kMake>
+constexpr Variant opencl_row_variant(const Kernel& kernel,
+                                     decltype(Variant::unsupported) unsupported,
+                                     std::span<const Rung> ladder = {}) {
+  return {.name = "opencl",
+          .kernel = &kernel,
+          .backend = &opencl::backend,
+          .threads = Threads::device,
+          .tunables = opencl_row_tunables,
+          .unsupported = unsupported,
+          .tunings = opencl_row_tunings,
+          .plan = [](const Problem& problem, const Tuning& tuning, const Environment& env,
+                     const Operands&) -> std::unique_ptr<Plan> {
+            require_tuning(self, problem, env, tuning);
+            return kMake(problem, complete_tuning(self, problem, env, tuning), env);
+          },
+          .tuning_defect = opencl_row_defect,
+          .ladder = ladder,
+          .dtypes = float_types};
+}
 
 }  // namespace rooflane::common

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "backends/highway.hpp"
@@ -133,21 +134,29 @@ class RowPlan final : public Plan {
   std::vector<Shared> shared_;
 };
 
-// The record's functions of a variant with this plan.
-template <class Op>
-std::vector<Tuning> tunings_of_rows(const Problem& problem, const Environment& env) {
-  return row_tunings(problem, env, Op::work);
-}
-template <class Op>
-double predicted_seconds_of_rows(const Problem& problem, const Tuning& tuning,
-                                 const Environment& env) {
-  return predicted_row_seconds(problem, tuning, env, Op::work);
-}
-// `tuning`: complete.
-template <class Op>
-std::unique_ptr<Plan> plan_of_rows(const Problem& problem, const Tuning& tuning,
-                                   const Environment& env) {
-  return std::make_unique<RowPlan<Op>>(problem, tuning, env);
+// The record of variant `hwy`, which is *kSelf, with this plan.
+template <class Op, const Kernel* kKernel, const Variant* kSelf>
+constexpr Variant hwy_variant(std::span<const Rung> ladder = {}) {
+  return {.name = "hwy",
+          .kernel = kKernel,
+          .backend = &highway::backend,
+          .threads = Threads::many,
+          .tunables = row_tunables,
+          .unsupported = nullptr,
+          .tunings = [](const Problem& problem,
+                        const Environment& env) { return row_tunings(problem, env, Op::work); },
+          .plan = [](const Problem& problem, const Tuning& tuning, const Environment& env,
+                     const Operands&) -> std::unique_ptr<Plan> {
+            const Tuning complete = complete_tuning(*kSelf, problem, env, tuning);
+            return std::make_unique<RowPlan<Op>>(problem, complete, env);
+          },
+          .tuning_defect = threads_defect,
+          .predicted_seconds =
+              [](const Problem& problem, const Tuning& tuning, const Environment& env) {
+                return predicted_row_seconds(problem, tuning, env, Op::work);
+              },
+          .ladder = ladder,
+          .dtypes = float_types};
 }
 
 }  // namespace rooflane::common

@@ -83,9 +83,9 @@ struct PlacedRows {
 template <bool kOrdered>
 HWY_INLINE void PrefetchBehind(const PlacedRows<kOrdered>& rows, const Run& run, std::size_t cols) {
   if constexpr (kOrdered) {
-    const auto ahead = static_cast<std::int64_t>(1 + 1023 / cols);
-    const std::int64_t last = std::min(run.last + ahead, rows.edges.edges);
-    for (std::int64_t place = run.first + ahead; place < last; ++place) {
+    const auto distance = static_cast<std::int64_t>(1 + 1023 / cols);
+    const std::int64_t last = std::min(run.last + distance, rows.edges.edges);
+    for (std::int64_t place = run.first + distance; place < last; ++place) {
       const float* const row = rows.At(place);
       for (std::size_t col = 0; col < cols; col += 16) hwy::Prefetch(row + col);
     }

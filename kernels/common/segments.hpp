@@ -22,6 +22,17 @@ struct Edges {
   std::int64_t segments = 0;
 };
 
+// What a run works on, but for the room's own.
+struct SegmentJob {
+  Edges edges;
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+  std::size_t cols = 0;
+  bool prefetch = false;  // what is found by ids, x or y, does not stay in L2
+};
+
 // A stable counting sort of edges by segment, so that the order, and what is summed in it, is the
 // same with any number of threads. All memory is planned.
 class SegmentOrder {

@@ -3,9 +3,6 @@
 // merged, then the result). No division per element. Short rows stay in registers, several to a
 // vector. The loops are kernels/common/norm_rows-inl.h; layernorm.hpp has the maths and the
 // sources.
-#include <memory>
-#include <vector>
-
 #include "backends/highway.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/norm_plan.hpp"
@@ -45,27 +42,9 @@ struct Room {
 };
 using Op = common::NormOp<Room>;
 
-std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
-                           const Operands&) {
-  return common::plan_of_rows<Op>(problem, complete_tuning(hwy, problem, env, tuning), env);
-}
-
 }  // namespace
 
-const Variant hwy = {
-    .name = "hwy",
-    .kernel = &kernel,
-    .backend = &highway::backend,
-    .threads = Threads::many,
-    .tunables = common::row_tunables,
-    .unsupported = nullptr,
-    .tunings = common::tunings_of_rows<Op>,
-    .plan = plan,
-    .tuning_defect = common::threads_defect,
-    .predicted_seconds = common::predicted_seconds_of_rows<Op>,
-    .ladder = ladder,
-    .dtypes = float_types,
-};
+const Variant hwy = common::hwy_variant<Op, &kernel, &hwy>(ladder);
 
 }  // namespace rooflane::layernorm
 #endif  // HWY_ONCE

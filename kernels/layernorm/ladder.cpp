@@ -70,14 +70,14 @@ Moments MomentsOf(const float* x, std::size_t n) {
   const D d;
   const auto count = static_cast<double>(n);
   const double mean = SumInDouble(x, n) / count;
-  const auto near = static_cast<float>(mean);
-  const V centre = hn::Set(d, near);
+  const auto rounded = static_cast<float>(mean);
+  const V centre = hn::Set(d, rounded);
   hc::LongSum<D> squares(d);
   hc::SumRow(d, squares, n, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
     const V distance = hn::Sub(hc::LoadRow(d, x + i, fill, centre), centre);
     return hn::Mul(distance, distance);
   });
-  const double lacking = mean - near;
+  const double lacking = mean - rounded;
   return {static_cast<std::int64_t>(n), mean, squares.Total(d) - lacking * lacking * count};
 }
 

@@ -6,6 +6,7 @@
 
 namespace rooflane::layernorm {
 
-const Variant opencl = common::norm_variant<opencl>(kernel, opencl_ladder);
+const Variant opencl = common::opencl_row_variant<opencl, common::norm_plan>(
+    kernel, common::norm_unsupported, opencl_ladder);
 
 }  // namespace rooflane::layernorm

@@ -32,30 +32,12 @@ auto elements(const Math& math, const Operands& inputs) {
   };
 }
 
-void reference(const Problem& problem, const Math& math, const Operands& inputs, std::string_view,
-               const Region& region, const ReferenceOut& out) {
-  common::norm_reference<true>(problem, inputs, region, out, elements(math, inputs));
-}
-
-WholeError whole_check(const Problem& problem, const Math& math, const Operands& operands,
-                       std::uint64_t seed) {
-  return common::norm_whole_check<true>(problem, operands, seed, elements(math, operands));
-}
-
 }  // namespace
 
-const Kernel kernel = {
-    .name = "layernorm",
-    .summary =
-        "y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; with "
-        "residual=1 of x + residual",
-    .params = common::norm_params,
-    .tensors = common::norm_tensors<true>,
-    .cost = cost,
-    .check = common::check_norm,
-    .reference = reference,
-    .in_place_input = "x",
-    .whole_check = whole_check,
-};
+const Kernel kernel = common::norm_kernel<true, elements>(
+    "layernorm",
+    "y = (x - mean) / sqrt(var + eps) * gamma + beta over the last axis; with residual=1 of x + "
+    "residual",
+    cost);
 
 }  // namespace rooflane::layernorm

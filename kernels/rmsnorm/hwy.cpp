@@ -1,9 +1,6 @@
 // RMSNorm with Highway: the sum of a row's squares, then the row again, from cache where it fits,
 // as the result. No division per element. The loops are LayerNorm's, without the mean
 // (kernels/common/norm_rows-inl.h). See rmsnorm.hpp for the maths.
-#include <memory>
-#include <vector>
-
 #include "backends/highway.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/norm_plan.hpp"
@@ -43,26 +40,9 @@ struct Room {
 };
 using Op = common::NormOp<Room>;
 
-std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
-                           const Operands&) {
-  return common::plan_of_rows<Op>(problem, complete_tuning(hwy, problem, env, tuning), env);
-}
-
 }  // namespace
 
-const Variant hwy = {
-    .name = "hwy",
-    .kernel = &kernel,
-    .backend = &highway::backend,
-    .threads = Threads::many,
-    .tunables = common::row_tunables,
-    .unsupported = nullptr,
-    .tunings = common::tunings_of_rows<Op>,
-    .plan = plan,
-    .tuning_defect = common::threads_defect,
-    .predicted_seconds = common::predicted_seconds_of_rows<Op>,
-    .dtypes = float_types,
-};
+const Variant hwy = common::hwy_variant<Op, &kernel, &hwy>();
 
 }  // namespace rooflane::rmsnorm
 #endif  // HWY_ONCE

@@ -6,6 +6,7 @@
 
 namespace rooflane::rmsnorm {
 
-const Variant opencl = common::norm_variant<opencl>(kernel);
+const Variant opencl =
+    common::opencl_row_variant<opencl, common::norm_plan>(kernel, common::norm_unsupported);
 
 }  // namespace rooflane::rmsnorm

@@ -1,22 +1,12 @@
 // RMSNorm in plain loops: common/scalar_norm.hpp.
 #include "kernels/common/scalar_norm.hpp"
 
-#include "backends/scalar.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/scalar_variant.hpp"
 #include "kernels/rmsnorm/rmsnorm.hpp"
 
 namespace rooflane::rmsnorm {
 
-const Variant scalar = {
-    .name = "scalar",
-    .kernel = &kernel,
-    .backend = &scalar::backend,
-    .threads = Threads::one,
-    .tunables = {},
-    .unsupported = nullptr,
-    .tunings = no_tunings,
-    .plan = common::scalar_norm<false>,
-    .dtypes = float_types,
-};
+const Variant scalar = common::scalar_variant(kernel, common::scalar_norm<false>, float_types);
 
 }  // namespace rooflane::rmsnorm

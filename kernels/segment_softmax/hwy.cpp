@@ -9,10 +9,8 @@
 
 #include "backends/highway.hpp"
 #include "core/buffer.hpp"
-#include "core/machine.hpp"
 #include "generated_catalogue.hpp"
-#include "kernels/common/rows.hpp"
-#include "kernels/common/segments.hpp"
+#include "kernels/common/segment_plan.hpp"
 #include "kernels/segment_softmax/hwy_job.hpp"
 #include "kernels/segment_softmax/segment_softmax.hpp"
 
@@ -284,55 +282,32 @@ constexpr Tunable tunables[] = {
      0, 1},
 };
 
-int threads_for(const Problem& problem, const Environment& env) {
-  return common::useful_threads(env.threads, problem.size("edges"), problem.size("cols"));
-}
-
 // Floats from one row of the tables, or of shares, to the next.
 std::int64_t row_stride(std::int64_t cols) { return (cols + 15) / 16 * 16; }
 
-double table_bytes(const Problem& problem) {
-  return 12 * problem.value("segments") * static_cast<double>(row_stride(problem.size("cols")));
+double table_floats(const Problem& problem) {
+  return 3 * problem.value("segments") * static_cast<double>(row_stride(problem.size("cols")));
 }
 
 // By tables where one thread is enough and they stay in its L2.
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (problem.flag("sorted")) return {{{"path", 0}}};
-  const bool by_table = threads_for(problem, env) == 1 &&
-                        table_bytes(problem) <= static_cast<double>(machine().l2_bytes) / 2;
-  return {{{"path", by_table}}, {{"path", !by_table}}};
+  const bool alone = common::segment_threads(problem, env) == 1;
+  return common::paths(problem, alone && common::stay_in_l2(table_floats(problem)));
 }
 
-std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
-                                         const Environment&) {
-  if (tuning.get("path", 0) == 0 || !problem.flag("sorted")) return std::nullopt;
-  return "path=1 takes segments that are not sorted";
-}
-
-class HwyPlan final : public Plan {
+class HwyPlan final : public common::HwySegmentPlan<Job> {
  public:
   HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
-      : Plan(problem),
-        threads_(threads_for(problem, env)),
-        pool_(env.pool),
-        tuning_(tuning),
-        target_(resolve_isa(env.isa)),
+      : HwySegmentPlan(problem, tuning, env),
         softmax_(ROOFLANE_HWY_FUNCTION(SoftmaxPiece, target_)),
         finish_(ROOFLANE_HWY_FUNCTION(FinishPiece, target_)),
-        by_table_(ROOFLANE_HWY_FUNCTION(SoftmaxByTable, target_)),
-        sorted_(problem.flag("sorted")) {
-    const std::int64_t edges = problem.size("edges"), cols = problem.size("cols");
-    job_.cols = static_cast<std::size_t>(cols);
-    job_.share_stride = row_stride(cols);
-    if (tuning.get("path", 0) == 1) {
-      workspace_ = Buffer(static_cast<std::size_t>(table_bytes(problem)));
+        by_table_(ROOFLANE_HWY_FUNCTION(SoftmaxByTable, target_)) {
+    job_.share_stride = row_stride(problem.size("cols"));
+    if (other_way_) {
+      workspace_ = Buffer(static_cast<std::size_t>(table_floats(problem)) * sizeof(float));
       job_.table = workspace_.f32();
       return;
     }
-    const double x_bytes = 4 * static_cast<double>(edges) * static_cast<double>(cols);
-    job_.prefetch = x_bytes > static_cast<double>(machine().l2_bytes) / 2;
-    if (!sorted_) order_ = common::SegmentOrder(edges, problem.size("segments"), threads_);
-    pieces_ = common::edge_pieces(threads_, edges, cols);
     job_.shares = 2 * pieces_;
     shared_.resize(static_cast<std::size_t>(job_.shares));
     job_.shared = shared_.data();
@@ -343,59 +318,24 @@ class HwyPlan final : public Plan {
   }
 
   void run() override {
-    if (tuning_.get("path", 0) == 1) return by_table_(job_);
-    if (!sorted_) {
-      order_.find(pool_, job_.edges.segment);
-      const common::Edges ordered = order_.edges(job_.edges.segment);
-      job_.edges.order = ordered.order;
-      job_.edges.start = ordered.start;
-    }
-    const std::int64_t edges = job_.edges.edges;
-    if (pieces_ == 1) return softmax_(job_, 0, edges, 0);
-    parallel_for_static(pool_, threads_, pieces_, [&](std::int64_t piece, int) {
-      softmax_(job_, common::piece_start(edges, pieces_, piece),
-               common::piece_start(edges, pieces_, piece + 1), piece);
-    });
+    if (other_way_) return by_table_(job_);
+    for_pieces(softmax_);
+    if (pieces_ == 1) return;
     parallel_for_static(pool_, threads_, pieces_,
                         [&](std::int64_t piece, int) { finish_(job_, piece); });
   }
 
-  PlanFacts facts() const override {
-    PlanFacts facts;
-    facts.isa = isa_name(target_);
-    facts.tuning = tuning_;
-    facts.workspace_bytes =
-        order_.bytes() + workspace_.bytes() + shared_.size() * sizeof(shared_[0]);
-    return facts;
-  }
-
  protected:
-  void on_bind(const Operands& operands) override {
-    const View& x = operands.at("x");
-    const View& y = operands.at("y");
-    job_.edges = {.segment = operands.at("segment").as<std::int32_t>(),
-                  .edges = x.shape[0],
-                  .segments = problem().size("segments")};
-    job_.x = x.f32();
-    job_.x_stride = x.strides[0];
-    job_.y = y.f32();
-    job_.y_stride = y.strides[0];
+  std::size_t workspace_bytes() const override {
+    return workspace_.bytes() + shared_.size() * sizeof(shared_[0]);
   }
 
  private:
-  int threads_;
-  Pool* pool_;
-  Tuning tuning_;
-  std::int64_t target_;
   decltype(&HWY_STATIC_DISPATCH(SoftmaxPiece)) softmax_;
   decltype(&HWY_STATIC_DISPATCH(FinishPiece)) finish_;
   decltype(&HWY_STATIC_DISPATCH(SoftmaxByTable)) by_table_;
-  bool sorted_;
-  std::int64_t pieces_ = 1;
-  common::SegmentOrder order_;
   Buffer workspace_;
   std::vector<Shared> shared_;
-  Job job_;
 };
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
@@ -414,7 +354,7 @@ const Variant hwy = {.name = "hwy",
                      .unsupported = nullptr,
                      .tunings = tunings,
                      .plan = plan,
-                     .tuning_defect = tuning_defect,
+                     .tuning_defect = common::path_defect,
                      .dtypes = operand_types};
 
 }  // namespace rooflane::segment_softmax

@@ -15,14 +15,7 @@ struct Shared {
   std::int64_t first = 0, last = 0;
 };
 
-struct Job {
-  common::Edges edges;
-  const float* x = nullptr;
-  std::int64_t x_stride = 0;
-  float* y = nullptr;
-  std::int64_t y_stride = 0;
-  std::size_t cols = 0;
-  bool prefetch = false;  // x does not stay in L2
+struct Job : common::SegmentJob {
   // Two for each piece: at its beginning and at its end. Of each a row of maxima and one of sums.
   Shared* shared = nullptr;
   std::int64_t shares = 0;

@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "backends/scalar.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/scalar_variant.hpp"
 #include "kernels/segment_softmax/segment_softmax.hpp"
 
 namespace rooflane::segment_softmax {
@@ -73,14 +73,6 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 
 }  // namespace
 
-const Variant scalar = {.name = "scalar",
-                        .kernel = &kernel,
-                        .backend = &scalar::backend,
-                        .threads = Threads::one,
-                        .tunables = {},
-                        .unsupported = nullptr,
-                        .tunings = no_tunings,
-                        .plan = plan,
-                        .dtypes = operand_types};
+const Variant scalar = common::scalar_variant(kernel, plan, operand_types);
 
 }  // namespace rooflane::segment_softmax

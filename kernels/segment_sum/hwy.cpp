@@ -8,10 +8,8 @@
 
 #include "backends/highway.hpp"
 #include "core/buffer.hpp"
-#include "core/machine.hpp"
 #include "generated_catalogue.hpp"
-#include "kernels/common/rows.hpp"
-#include "kernels/common/segments.hpp"
+#include "kernels/common/segment_plan.hpp"
 #include "kernels/segment_sum/hwy_job.hpp"
 #include "kernels/segment_sum/segment_sum.hpp"
 
@@ -130,10 +128,10 @@ HWY_INLINE void Scatter(D d, const Job& job, std::int64_t begin, std::size_t col
     Clear(d, job.y + s * job.y_stride + begin, cols);
   }
   // A row of y comes from L2 or L3 in the time of some rows.
-  constexpr std::int64_t ahead = 8;
+  constexpr std::int64_t distance = 8;
   for (std::int64_t e = 0; e < job.edges.edges; ++e) {
-    if (job.prefetch && e + ahead < job.edges.edges) {
-      const float* const row = job.y + job.edges.segment[e + ahead] * job.y_stride + begin;
+    if (job.prefetch && e + distance < job.edges.edges) {
+      const float* const row = job.y + job.edges.segment[e + distance] * job.y_stride + begin;
       for (std::size_t col = 0; col < cols; col += 16) hwy::Prefetch(row + col);
     }
     AddRow(d, job.x + e * job.x_stride + begin, job.y + job.edges.segment[e] * job.y_stride + begin,
@@ -170,10 +168,6 @@ constexpr Tunable tunables[] = {
      0, 1},
 };
 
-int threads_for(const Problem& problem, const Environment& env) {
-  return common::useful_threads(env.threads, problem.size("edges"), problem.size("cols"));
-}
-
 // Threads that share the columns: whole cache lines for each.
 int column_parts(const Problem& problem, int threads) {
   const std::int64_t lines = (problem.size("cols") + 15) / 16;
@@ -183,42 +177,24 @@ int column_parts(const Problem& problem, int threads) {
 // Edge by edge where a thread's columns of y stay in its L2, or where they are all that it writes
 // beside an order that it would have to find alone.
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  if (problem.flag("sorted")) return {{{"path", 0}}};
-  const int parts = column_parts(problem, threads_for(problem, env));
-  const double bytes = 4 * problem.value("segments") * problem.value("cols") / parts;
-  const bool scatter =
-      parts == threads_for(problem, env) && bytes <= static_cast<double>(machine().l2_bytes) / 2;
-  return {{{"path", scatter}}, {{"path", !scatter}}};
+  const int threads = common::segment_threads(problem, env);
+  const int parts = column_parts(problem, threads);
+  const double floats = problem.value("segments") * problem.value("cols") / parts;
+  return common::paths(problem, parts == threads && common::stay_in_l2(floats));
 }
 
-std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
-                                         const Environment&) {
-  if (tuning.get("path", 0) == 0 || !problem.flag("sorted")) return std::nullopt;
-  return "path=1 takes segments that are not sorted";
-}
-
-class HwyPlan final : public Plan {
+class HwyPlan final : public common::HwySegmentPlan<Job> {
  public:
   HwyPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
-      : Plan(problem),
-        threads_(threads_for(problem, env)),
-        pool_(env.pool),
-        tuning_(tuning),
-        target_(resolve_isa(env.isa)),
+      : HwySegmentPlan(problem, tuning, env),
         sum_(ROOFLANE_HWY_FUNCTION(SumPiece, target_)),
         add_(ROOFLANE_HWY_FUNCTION(AddCarried, target_)),
-        scatter_(ROOFLANE_HWY_FUNCTION(ScatterColumns, target_)),
-        by_edge_(tuning.get("path", 0) == 1),
-        sorted_(problem.flag("sorted")) {
-    const std::int64_t edges = problem.size("edges"), cols = problem.size("cols");
-    job_.cols = static_cast<std::size_t>(cols);
-    const double y_bytes = 4 * problem.value("segments") * static_cast<double>(cols);
-    const double x_bytes = 4 * static_cast<double>(edges) * static_cast<double>(cols);
-    job_.prefetch = (by_edge_ ? y_bytes : x_bytes) > static_cast<double>(machine().l2_bytes) / 2;
-    if (by_edge_) return;
-    if (!sorted_) order_ = common::SegmentOrder(edges, problem.size("segments"), threads_);
-    pieces_ = common::edge_pieces(threads_, edges, cols);
-    job_.carry_stride = (cols + 15) / 16 * 16;
+        scatter_(ROOFLANE_HWY_FUNCTION(ScatterColumns, target_)) {
+    if (other_way_) {
+      job_.prefetch = !common::stay_in_l2(problem.value("segments") * problem.value("cols"));
+      return;
+    }
+    job_.carry_stride = (problem.size("cols") + 15) / 16 * 16;
     carry_ = Buffer(static_cast<std::size_t>(pieces_ * job_.carry_stride) * sizeof(float));
     carry_segment_.resize(static_cast<std::size_t>(pieces_));
     job_.carry = carry_.f32();
@@ -226,45 +202,14 @@ class HwyPlan final : public Plan {
   }
 
   void run() override {
-    if (by_edge_) {
-      scatter();
-      return;
-    }
-    if (!sorted_) {
-      order_.find(pool_, job_.edges.segment);
-      const common::Edges ordered = order_.edges(job_.edges.segment);
-      job_.edges.order = ordered.order;
-      job_.edges.start = ordered.start;
-    }
-    const std::int64_t edges = job_.edges.edges;
-    if (pieces_ == 1) return sum_(job_, 0, edges, 0);
-    parallel_for_static(pool_, threads_, pieces_, [&](std::int64_t piece, int) {
-      sum_(job_, common::piece_start(edges, pieces_, piece),
-           common::piece_start(edges, pieces_, piece + 1), piece);
-    });
-    add_(job_, pieces_);
-  }
-
-  PlanFacts facts() const override {
-    PlanFacts facts;
-    facts.isa = isa_name(target_);
-    facts.tuning = tuning_;
-    facts.workspace_bytes =
-        order_.bytes() + carry_.bytes() + carry_segment_.size() * sizeof(carry_segment_[0]);
-    return facts;
+    if (other_way_) return scatter();
+    for_pieces(sum_);
+    if (pieces_ > 1) add_(job_, pieces_);
   }
 
  protected:
-  void on_bind(const Operands& operands) override {
-    const View& x = operands.at("x");
-    const View& y = operands.at("y");
-    job_.edges = {.segment = operands.at("segment").as<std::int32_t>(),
-                  .edges = x.shape[0],
-                  .segments = y.shape[0]};
-    job_.x = x.f32();
-    job_.x_stride = x.strides[0];
-    job_.y = y.f32();
-    job_.y_stride = y.strides[0];
+  std::size_t workspace_bytes() const override {
+    return carry_.bytes() + carry_segment_.size() * sizeof(carry_segment_[0]);
   }
 
  private:
@@ -278,20 +223,11 @@ class HwyPlan final : public Plan {
     });
   }
 
-  int threads_;
-  Pool* pool_;
-  Tuning tuning_;
-  std::int64_t target_;
   decltype(&HWY_STATIC_DISPATCH(SumPiece)) sum_;
   decltype(&HWY_STATIC_DISPATCH(AddCarried)) add_;
   decltype(&HWY_STATIC_DISPATCH(ScatterColumns)) scatter_;
-  bool by_edge_;
-  bool sorted_;
-  std::int64_t pieces_ = 1;
-  common::SegmentOrder order_;
   Buffer carry_;
   std::vector<std::int64_t> carry_segment_;
-  Job job_;
 };
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
@@ -310,7 +246,7 @@ const Variant hwy = {.name = "hwy",
                      .unsupported = nullptr,
                      .tunings = tunings,
                      .plan = plan,
-                     .tuning_defect = tuning_defect,
+                     .tuning_defect = common::path_defect,
                      .dtypes = operand_types};
 
 }  // namespace rooflane::segment_sum

@@ -8,14 +8,7 @@
 
 namespace rooflane::segment_sum {
 
-struct Job {
-  common::Edges edges;
-  const float* x = nullptr;
-  std::int64_t x_stride = 0;
-  float* y = nullptr;
-  std::int64_t y_stride = 0;
-  std::size_t cols = 0;
-  bool prefetch = false;  // what ids choose among, x or y, does not stay in L2
+struct Job : common::SegmentJob {
   // For each piece a row of what its first segment goes on with, and that segment; -1: nothing.
   float* carry = nullptr;
   std::int64_t carry_stride = 0;

@@ -2,8 +2,8 @@
 // row is added to that of its segment.
 #include <algorithm>
 
-#include "backends/scalar.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/scalar_variant.hpp"
 #include "kernels/segment_sum/segment_sum.hpp"
 
 namespace rooflane::segment_sum {
@@ -44,14 +44,6 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 
 }  // namespace
 
-const Variant scalar = {.name = "scalar",
-                        .kernel = &kernel,
-                        .backend = &scalar::backend,
-                        .threads = Threads::one,
-                        .tunables = {},
-                        .unsupported = nullptr,
-                        .tunings = no_tunings,
-                        .plan = plan,
-                        .dtypes = operand_types};
+const Variant scalar = common::scalar_variant(kernel, plan, operand_types);
 
 }  // namespace rooflane::segment_sum

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "backends/cblas.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/blas_rows.hpp"
 #include "kernels/softmax/softmax.hpp"
 
 namespace rooflane::softmax {
@@ -19,35 +19,14 @@ constexpr std::int64_t sum_chunk = 16;
 // Elements per cblas_sscal: fits int.
 constexpr std::int64_t scale_chunk = std::int64_t{1} << 30;
 
-class BlasPlan final : public Plan {
+class BlasRow {
  public:
-  BlasPlan(const Problem& problem, const Environment& env)
-      : Plan(problem),
-        rows_(problem.size("rows")),
-        cols_(problem.size("cols")),
-        threads_(static_cast<int>(
-            std::min<std::int64_t>(rows_, common::useful_threads(env.threads, rows_, cols_)))),
-        pool_(env.pool),
-        library_(cblas::open(env.library)) {}
+  BlasRow(const Problem& problem, const cblas::Library& library)
+      : cols_(problem.size("cols")), library_(&library) {}
 
-  void run() override {
-    parallel_region(pool_, threads_, [&](const Team& team) {
-      library_->set_num_threads(1);
-      const std::int64_t end = rows_ * (team.thread + 1) / team.threads;
-      for (std::int64_t row = rows_ * team.thread / team.threads; row < end; ++row) {
-        run_row(io_.x + row * io_.x_stride, io_.y + row * io_.y_stride);
-      }
-    });
-  }
-
-  PlanFacts facts() const override {
-    PlanFacts facts;
-    facts.library = library_->description;
-    return facts;
-  }
-
- protected:
-  void on_bind(const Operands& operands) override { io_ = common::RowOperands(operands); }
+  void bind(const Operands& operands) { io_ = common::RowOperands(operands); }
+  std::size_t workspace_bytes() const { return 0; }
+  void row(std::int64_t i) const { run_row(io_.x + i * io_.x_stride, io_.y + i * io_.y_stride); }
 
  private:
   void run_row(const float* x, float* y) const {
@@ -73,11 +52,8 @@ class BlasPlan final : public Plan {
     return static_cast<int>(std::min(chunk, cols_ - begin));
   }
 
-  std::int64_t rows_;
   std::int64_t cols_;
-  int threads_;
-  Pool* pool_;
-  std::shared_ptr<const cblas::Library> library_;
+  const cblas::Library* library_;
   common::RowOperands io_;
 };
 
@@ -86,22 +62,8 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
   return cblas::unsupported_anywhere(problem, env);
 }
 
-std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
-                           const Operands&) {
-  return std::make_unique<BlasPlan>(problem, env);
-}
-
 }  // namespace
 
-const Variant blas = {
-    .name = "blas",
-    .kernel = &kernel,
-    .backend = &cblas::backend,
-    .threads = Threads::many,
-    .tunables = {},
-    .unsupported = unsupported,
-    .tunings = no_tunings,
-    .plan = plan,
-};
+const Variant blas = common::blas_variant<BlasRow>(kernel, unsupported);
 
 }  // namespace rooflane::softmax

@@ -3,8 +3,6 @@
 // Short rows stay in registers, several to a vector. See softmax.hpp for the maths and the sources.
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 #include "backends/highway.hpp"
 #include "core/buffer.hpp"
@@ -116,27 +114,9 @@ class Op {
   common::AnyRows io_;
 };
 
-std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
-                           const Operands&) {
-  return common::plan_of_rows<Op>(problem, complete_tuning(hwy, problem, env, tuning), env);
-}
-
 }  // namespace
 
-const Variant hwy = {
-    .name = "hwy",
-    .kernel = &kernel,
-    .backend = &highway::backend,
-    .threads = Threads::many,
-    .tunables = common::row_tunables,
-    .unsupported = nullptr,
-    .tunings = common::tunings_of_rows<Op>,
-    .plan = plan,
-    .tuning_defect = common::threads_defect,
-    .predicted_seconds = common::predicted_seconds_of_rows<Op>,
-    .ladder = ladder,
-    .dtypes = float_types,
-};
+const Variant hwy = common::hwy_variant<Op, &kernel, &hwy>(ladder);
 
 }  // namespace rooflane::softmax
 #endif  // HWY_ONCE

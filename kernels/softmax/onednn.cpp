@@ -24,15 +24,6 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 
 }  // namespace
 
-const Variant onednn = {
-    .name = "onednn",
-    .kernel = &kernel,
-    .backend = &onednn::backend,
-    .threads = Threads::many,
-    .tunables = {},
-    .unsupported = unsupported,
-    .tunings = no_tunings,
-    .plan = plan,
-};
+const Variant onednn = common::onednn_row_variant(kernel, unsupported, plan);
 
 }  // namespace rooflane::softmax

@@ -28,24 +28,12 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
   return opencl::unsupported_anywhere(problem, env, 0);
 }
 
-std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
-                           const Operands&) {
-  require_tuning(opencl, problem, env, tuning);
-  return std::make_unique<OpenclPlan>(problem, complete_tuning(opencl, problem, env, tuning), env);
+std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env) {
+  return std::make_unique<OpenclPlan>(problem, tuning, env);
 }
 
 }  // namespace
 
-const Variant opencl = {.name = "opencl",
-                        .kernel = &kernel,
-                        .backend = &opencl::backend,
-                        .threads = Threads::device,
-                        .tunables = common::opencl_row_tunables,
-                        .unsupported = unsupported,
-                        .tunings = common::opencl_row_tunings,
-                        .plan = plan,
-                        .tuning_defect = common::opencl_row_defect,
-                        .ladder = opencl_ladder,
-                        .dtypes = float_types};
+const Variant opencl = common::opencl_row_variant<opencl, plan>(kernel, unsupported, opencl_ladder);
 
 }  // namespace rooflane::softmax

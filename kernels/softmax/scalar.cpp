@@ -6,9 +6,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/scalar_variant.hpp"
 #include "kernels/softmax/softmax.hpp"
 
 namespace rooflane::softmax {
@@ -104,16 +104,6 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 
 }  // namespace
 
-const Variant scalar = {
-    .name = "scalar",
-    .kernel = &kernel,
-    .backend = &scalar::backend,
-    .threads = Threads::one,
-    .tunables = {},
-    .unsupported = nullptr,
-    .tunings = no_tunings,
-    .plan = plan,
-    .dtypes = float_types,
-};
+const Variant scalar = common::scalar_variant(kernel, plan, float_types);
 
 }  // namespace rooflane::softmax
