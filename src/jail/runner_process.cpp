@@ -307,10 +307,12 @@ void RunnerProcess::rest() {
   if (has_spoken()) failed_ = forged;
   constexpr std::int64_t enough_calls = 20;  // a thread of its own has begun by then
   // The first, the second, the fourth rest, and so on: later ones are looked at, too.
-  if (calls_ >= enough_calls && failed_.empty() && ++rest_count_ == next_look_) {
-    next_look_ *= 2;
-    look_for_leftovers("");
-  }
+  const bool due = calls_ >= enough_calls && ++rest_count_ == next_look_;
+  if (due) next_look_ *= 2;
+  // Below bubblewrap's two processes is the kernel's. Whoever starts others is looked at at once.
+  const std::size_t expected = plugin_.kind == Kind::bubblewrap ? 3 : 1;
+  const bool forked = calls_ > 0 && processes_below(process_).size() > expected;
+  if ((due || forked) && failed_.empty()) look_for_leftovers("");
   if (process_ < 0) return;
   rests_ = true;
   stop_below(process_);
