@@ -15,6 +15,7 @@
 namespace rooflane::gemm {
 namespace {
 
+using cost::Grid;
 using cost::Ranking;
 using cost::real;
 using std::int64_t;
@@ -54,7 +55,8 @@ class Search {
  private:
   void add(const Schedule& given) {
     const Schedule s = rounded(given, g_, tile_);
-    if (!defect_of(s, g_, tile_)) found_.add(s, predict(s, g_, tile_, *traits_));
+    const double seconds = predict(s, g_, tile_, *traits_);
+    if (!found_.needless(seconds) && !defect_of(s, g_, tile_)) found_.add(s, seconds);
   }
   Schedule with_path(Path path, bool transposed) const {
     Schedule s;
@@ -106,6 +108,7 @@ class Search {
   const int most_;
   int threads_ = 1;
   const Traits* traits_ = nullptr;
+  cost::Cuts cuts_;
   Ranking found_;
 };
 
@@ -165,78 +168,55 @@ void Search::add_outer(bool transposed) {
   }
 }
 
-// How the output, k and batches are cut into tasks: rows and columns in as many ways as multiply to
-// one, two or four tasks a thread, or parts of k.
+// How the output, k and batches are cut into tasks: rows and columns, or parts of k.
 void Search::add_shares(Schedule s) {
   const bool packed = s.path == Path::packed, swapped = packed && s.transposed;
   const int64_t rows = swapped ? g_.n : g_.m, cols = swapped ? g_.m : g_.n;
   // Rows of a transposed c are columns: threads that share lines of c take them from each other.
   const int64_t tiles =
       swapped && threads_ > 1 ? std::max<int64_t>(1, rows / 32) : div_up(rows, tile_.mr);
-  const int64_t b_panels = std::max<int64_t>(1, (packed ? std::min(s.nc, cols) : cols) / s.nr);
+  const int64_t width = packed ? std::min(s.nc, cols) : cols;
   const int64_t batches = packed ? div_up(g_.batch, s.batch_parts) : g_.batch;
+  const Grid grid = {.batches = batches,
+                     .rows = rows,
+                     .row_step = tile_.mr,
+                     .most_rows = tiles,
+                     .cols = width,
+                     .col_step = s.nr,
+                     .most_cols = std::max<int64_t>(1, width / s.nr),
+                     .threads = threads_,
+                     .small_squares = s.share_a,  // nothing is packed twice
+                     .runs = !packed};
   s.m_parts = s.n_parts = s.k_parts = 1;
   const Floor floor = predict_floor(s, g_, tile_, *traits_);
-  // Of so many parts in whole micro-tiles: what the largest is of all, and their mean of the
-  // largest.
-  struct Part {
-    double largest, mean;
+  const auto needless = [&](double last) {
+    return found_.needless(floor.before + floor.tasks * last);
   };
-  const auto part = [](int64_t total, int64_t unit, int64_t parts) {
-    const int64_t units = div_up(total, unit), most = div_up(units, parts);
-    return Part{real(most) / real(units),
-                std::min(1.0, real(total) / real(parts * std::min(total, most * unit)))};
-  };
-  std::vector<std::array<int64_t, 3>> tried;
-  const auto cut = [&](int64_t m, int64_t n, int64_t k) {
-    const std::array<int64_t, 3> parts = {std::clamp<int64_t>(m, 1, tiles),
-                                          std::clamp<int64_t>(n, 1, b_panels), k};
-    if (std::find(tried.begin(), tried.end(), parts) != tried.end()) return;
-    tried.push_back(parts);
-    s.m_parts = parts[0], s.n_parts = parts[1], s.k_parts = parts[2];
-    const bool whole = parts[0] * parts[1] * parts[2] == 1;
-    if (!packed) {
-      s.batch_parts = !whole          ? g_.batch
-                      : threads_ == 1 ? 1
-                                      : std::min<int64_t>(g_.batch, 4 * threads_);
-    }
-    double tasks = real(parts[0] * parts[1] * parts[2] * batches), largest = 1, mean = 1;
-    if (whole && !packed) {
-      tasks = real(s.batch_parts);
-      largest = real(div_up(g_.batch, s.batch_parts)) / real(g_.batch);
-    } else {
-      const Part of_m = part(rows, tile_.mr, parts[0]);
-      const Part of_n = part(packed ? std::min(s.nc, cols) : cols, s.nr, parts[1]);
-      largest = of_m.largest * of_n.largest / real(parts[2] * batches);
-      mean = of_m.mean * of_n.mean;
-    }
-    const double last = largest * cost::until_last(tasks, mean, threads_, false, *traits_);
-    if (found_.needless(floor.before + floor.tasks * last)) return;
+  const auto add_cut = [&](int64_t m, int64_t n, int64_t k) {
+    s.m_parts = m, s.n_parts = n, s.k_parts = k;
+    if (!packed) s.batch_parts = m * n * k == 1 ? grid.uncut_tasks() : g_.batch;
     for (const bool fixed : {false, true}) {
       s.fixed = fixed && threads_ > 1 && !s.share_a;
       if (fixed == s.fixed) add(s);
     }
   };
-  if (batches >= threads_) cut(1, 1, 1);
+  for (const cost::Cut& cut : cuts_.of(grid, *traits_)) {
+    if (needless(cut.last)) break;
+    add_cut(cut.m_parts, cut.n_parts, 1);
+  }
   if (threads_ == 1) {
     // A block of c stays in L2 from one block of k to the next.
     const int64_t c_block = float_bytes * std::min(s.mc, rows) * cols;
-    if (g_.k > s.kc) cut(1, div_up(c_block, traits_->l2_bytes / 4), 1);
+    const int64_t n_parts =
+        std::clamp<int64_t>(div_up(c_block, traits_->l2_bytes / 4), 1, grid.most_cols);
+    if (g_.k > s.kc && n_parts > 1 && !needless(1)) add_cut(1, n_parts, 1);
     return;
   }
-  // Where nothing is packed twice tasks may be small, and nearly square.
-  for (const int64_t per_thread : {1, 2, 4, 8, 16}) {
-    if (per_thread > 4 && !s.share_a) break;
-    const int64_t parts = div_up(per_thread * threads_, batches);
-    for (int64_t m = 1; m <= parts; ++m) {
-      if (parts % m != 0) continue;
-      const int64_t height = div_up(rows, m), width = div_up(cols, parts / m);
-      if (!s.share_a || (height <= 4 * width && width <= 4 * height)) cut(m, parts / m, 1);
-    }
-  }
+  if (packed) return;
   const int64_t blocks = div_up(g_.k, s.kc);
-  for (int64_t k = threads_; k > 1 && blocks > 1 && !packed; k /= 2) {
-    cut(div_up(threads_, k * batches), 1, std::min(k, blocks));
+  for (int64_t k = threads_; k > 1 && blocks > 1; k /= 2) {
+    const int64_t m = std::min(div_up(threads_, k * batches), tiles), k_parts = std::min(k, blocks);
+    if (!needless(grid.until_last(m, 1, k_parts, *traits_))) add_cut(m, 1, k_parts);
   }
 }
 
