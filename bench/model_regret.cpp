@@ -72,15 +72,11 @@ void write_time(std::FILE* out, const std::string& problem, int threads, double 
   if (out != nullptr) fmt::print(out, "\"{}\",{},{:.0f},\"{}\"\n", problem, threads, ns, tuning);
 }
 
-// Nanoseconds that planning a problem takes, the least of several, as the machine may be busy.
+// Nanoseconds that planning a problem takes for the first time; what was planned is kept.
 double planning_ns(const Variant& variant, const Problem& problem, const Environment& env) {
-  double least = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < 5; ++i) {
-    const Stopwatch watch;
-    complete_tuning(variant, problem, env, Tuning());
-    least = std::min(least, 1e9 * watch.seconds());
-  }
-  return least;
+  const Stopwatch watch;
+  complete_tuning(variant, problem, env, Tuning());
+  return 1e9 * watch.seconds();
 }
 
 double predicted_ns(const Variant& variant, const Problem& problem, const std::string& tuning,
@@ -125,19 +121,25 @@ Regret regret_of(const Variant& variant, const Problem& problem, const Environme
   return r;
 }
 
-// Planning beside the time that is predicted, which counts as that of the run.
+// Planning beside the time that is predicted, which counts as that of the run, and the choice
+// beside the first of all candidates, most of which planning leaves out.
 Regret plan_of(const Variant& variant, const Problem& problem, const Environment& env) {
+  const double first_ns = planning_ns(variant, problem, env);
   const std::string tuning = complete_tuning(variant, problem, env, Tuning()).text();
+  const std::vector<Tuning> all = variant.tunings(problem, env);
   const double ns = predicted_ns(variant, problem, tuning, env);
+  const double least_ns = predicted_ns(variant, problem, all.front().text(), env);
   return {.problem = problem.text(),
           .problem_class = class_of(problem),
           .threads = env.threads,
+          .candidates = all.size(),
+          .ratio = ns / least_ns,
           .model_ns = ns,
-          .best_ns = ns,
+          .best_ns = least_ns,
           .predicted_ns = ns,
-          .planning_ns = planning_ns(variant, problem, env),
+          .planning_ns = first_ns,
           .model = tuning,
-          .best = tuning};
+          .best = all.front().text()};
 }
 
 // The fields of a line of --times; the first and the last are quoted.

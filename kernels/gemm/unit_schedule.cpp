@@ -210,10 +210,12 @@ class Search {
   }
 
  private:
-  void add(const Schedule& given) {
+  // The seconds predicted.
+  double add(const Schedule& given) {
     const Schedule s = rounded(given, of_);
     const double seconds = Model(s, of_, *traits_, *rates_).seconds();
     if (!found_.needless(seconds) && !defect_of(s, of_)) found_.add(s, seconds);
+    return seconds;
   }
 
   void add_few() {
@@ -282,6 +284,9 @@ class Search {
   }
 
   void add_shares(Schedule s, const std::vector<Cut>& cuts, const Model::Least& least) {
+    // What static scheduling saves at most: lines of c that another core wrote last time.
+    const int64_t c_words = g_.batch * round_up(g_.m, unit_.mr) * round_up(g_.n, unit_.nr);
+    const double taken = real(word_bytes * c_words) / traits_->many.write[in_memory];
     for (const Cut& cut : cuts) {
       // rounded() shares such an a.
       if (!s.share_a && of_.converts && cut.n_parts > 1) continue;
@@ -292,10 +297,11 @@ class Search {
         continue;
       }
       s.m_parts = cut.m_parts, s.n_parts = cut.n_parts;
-      for (const bool fixed : {false, true}) {
-        s.fixed = fixed && threads_ > 1;
-        if (s.fixed == fixed) add(s);
-      }
+      s.fixed = false;
+      const double seconds = add(s);
+      if (threads_ == 1 || found_.needless(seconds - taken * cut.last)) continue;
+      s.fixed = true;
+      add(s);
     }
   }
 
