@@ -28,9 +28,9 @@ namespace rooflane::gemm::cost {
 // what the instructions explain. What is left, median and 95th percentile in percent:
 //   Zen 5: float32, 1 thread 0.4 and 17, 2 threads 2.6 and 22; other formats 2.1 and 15, 2.6 and 26
 //   Sapphire Rapids: float32, 1 thread 2.3 and 29, 16 threads 0.3 and 14; AMX 4.7 and 25, 12 and 34
-// On 42 problems drawn after the fit, timed on another Sapphire Rapids whose idle threads sleep:
-//   float32, 1 thread 0.0 and 4.9, 16 threads 3.2 and 45
-//   bf16 by AMX, 16 threads 1.0 and 25
+// On problems drawn after the fit, timed on two other Sapphire Rapids whose idle threads sleep:
+//   float32, 1 thread 0.0 and 4.9, 16 threads 4 and 23; with AMX, 16 threads: bf16 1 and 25, int8
+//   16 and 48
 // Work of a core is counted in vector multiply-adds at peak rate, `ops`: half a cycle where two are
 // started in one.
 inline constexpr double call_ops = 70;    // calling a plan, or beginning a task
@@ -52,6 +52,9 @@ inline constexpr double split_l2 = 1.5;
 inline constexpr double store_ops = 2;  // storing an accumulator: one store a cycle
 inline constexpr double load_ops = 1;   // adding what c held: two loads a cycle
 inline constexpr double sum_ops = 4;    // an accumulator's sum across lanes: four share 16
+// Decoding a vector that goes to registers: it is widened and converted; of blocks it is also
+// unpacked, scaled and offset.
+inline constexpr double decode_ops = 2, decode_block_ops = 5;
 // FMA latency, four cycles: a chain of one accumulator, and of two with even and odd k apart.
 inline constexpr double latency_ops = 8;
 inline constexpr double accumulators_of_two_chains = 8;
@@ -254,6 +257,7 @@ class Ranking {
     if (seconds < best_seconds_) best_ = schedule, best_seconds_ = seconds;
     if (keeps_all_) list_.push_back({schedule, seconds});
   }
+  bool only_best() const { return !keeps_all_; }
   // Whether a schedule that takes at least so long need not be predicted.
   bool needless(double least_seconds) const {
     return !keeps_all_ && least_seconds >= best_seconds_;

@@ -197,6 +197,8 @@ void Search::add_dot(Schedule s) {
   const int64_t l1 = traits_->l1_bytes, l2 = traits_->l2_bytes;
   for (const bool pack : {false, true}) {
     s.pack_a = s.fixed = pack;
+    const double region = pack && threads_ > 1 ? traits_->region : 0;
+    if (found_.needless(floor_.before + region + floor_.tasks / threads_)) continue;
     // Packed, a chunk of a group of rows stays in L1 beside the long operand's; else in L2.
     const int64_t group = float_bytes * std::min(skinny, dot_limit);
     for (const int64_t kc :
@@ -211,12 +213,14 @@ void Search::add_dot(Schedule s) {
         if (rows == 4 && (pack || skinny > 1 || short_rows)) break;
         s.mr = rows;
         for (const bool other_order : {false, true}) {
+          // Else both are predicted to take the same time.
+          if (other_order && !short_rows && found_.only_best()) break;
           s.order = !pack && short_rows ? !other_order : other_order;
+          int64_t before = 0;
           for (const int64_t per_thread : {8, 2, 1}) {
             s.nc =
                 threads_ == 1 ? other : std::max<int64_t>(32, div_up(other, per_thread * threads_));
-            add(s);
-            if (threads_ == 1) break;
+            if (std::exchange(before, s.nc) != s.nc) add(s);
           }
         }
       }
@@ -232,13 +236,13 @@ void Search::add_outer(Schedule s) {
     // Sums stay in L1, or whole rows of them in a quarter of L2: long runs are read faster.
     const int64_t sums = order ? traits_->l2_bytes / 4 : traits_->l1_bytes;
     const int64_t unit = order ? 16 : s.nr;
+    int64_t before = 0;
     for (const int64_t per_thread : {1, 2, 4}) {
       s.nc = std::max(sums / (float_bytes * skinny), unit);
       if (threads_ > 1) s.nc = std::min(s.nc, div_up(other, per_thread * threads_));
       s.nc = round_up(s.nc, unit);
       if (order) s.nc = std::min(s.nc, most_outer_columns);
-      add(s);
-      if (threads_ == 1) break;
+      if (std::exchange(before, s.nc) != s.nc) add(s);
     }
   }
 }

@@ -83,9 +83,10 @@ class Model : Costs {
   double few() const {
     const double tasks = real(g_.batch * div_up(g_.n, s_.nc));
     const double columns = std::min(real(s_.nc), real(g_.n));
+    const double decoding = !decodes_ ? 0 : b_type_.block == 1 ? decode_ops : decode_block_ops;
     Times t;
-    t.core = 2 * columns * real(g_.m) * real(g_.k) / unit_rates_.few + decoded(columns) +
-             ops(vector_ops * columns * real(g_.m) / vector_words);
+    t.core = 2 * columns * real(g_.m) * real(g_.k) / unit_rates_.few +
+             ops((decoding * real(g_.k) + vector_ops * real(g_.m)) * columns / vector_words);
     t.of(source_) += read(columns * real(g_.k) * bytes_of_k(b_type_), source_);
     const double mean = real(g_.n) / real(div_up(g_.n, s_.nc)) / columns;
     return converted(real(g_.batch * g_.m)) + of_tasks(tasks, t.together(), mean);
