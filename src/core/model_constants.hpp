@@ -16,9 +16,9 @@ namespace rooflane {
 // and 95th percentile in percent:
 //   Zen 5: float32, 1 thread 0.4 and 17, 2 threads 2.6 and 22; other formats 2.1 and 15, 2.6 and 26
 //   Sapphire Rapids: float32, 1 thread 2.3 and 29, 16 threads 0.3 and 14; AMX 4.7 and 25, 12 and 34
-// On 42 problems drawn after the fit, timed on another Sapphire Rapids whose idle threads sleep:
-//   float32, 1 thread 0.0 and 4.9, 16 threads 3.2 and 45
-//   bf16 by AMX, 16 threads 1.0 and 25
+// On problems drawn after the fit, timed on two other Sapphire Rapids whose idle threads sleep:
+//   float32, 1 thread 0.0 and 4.9, 16 threads 4 and 23; with AMX, 16 threads: bf16 1 and 25, int8
+//   16 and 48
 // Work of a core is counted in vector multiply-adds at peak rate, `ops`: half a cycle where two are
 // started in one.
 struct GemmConstants {
