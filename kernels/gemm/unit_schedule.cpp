@@ -33,9 +33,10 @@ class Model : Costs {
         a_type_(*of.a),
         b_type_(*of.b),
         converts_(of.converts),
-        word_of_k_(real(unit_.words * word_bytes) / real(unit_.depth)),
+        a_of_k_(real(unit_.words * word_bytes) / real(unit_.depth)),
+        b_of_k_(real(unit_.b_step_words() * word_bytes) / real(unit_.nr * unit_.depth)),
         // A b that is packed as it is stored need not be decoded.
-        decodes_(bytes_of_k(b_type_) != word_of_k_) {
+        decodes_(bytes_of_k(b_type_) != b_of_k_) {
     const double stored =
         real(g_.k) * (bytes_of_k(a_type_) * real(g_.m) + bytes_of_k(b_type_) * real(g_.n)) +
         word_bytes * real(g_.m) * real(g_.n);
@@ -94,8 +95,8 @@ class Model : Costs {
     Times t;
     t.core = micro_kernels(pm, pn);
     // An A micro-panel is read again and again, from L1 where it fits; those of b stream.
-    const double a_part = real(unit_.mr) * word_of_k_ * kc;
-    const double b_part = real(unit_.nr) * word_of_k_ * kc;
+    const double a_part = real(unit_.mr) * a_of_k_ * kc;
+    const double b_part = real(unit_.nr) * b_of_k_ * kc;
     const double block = std::min(real(s_.nc) / real(unit_.nr), pn) * b_part;
     const Level a_at = a_part + b_part / 4 > l1_ ? in_l2 : in_l1;
     double loads = read(b_part, in_l2);
@@ -107,13 +108,13 @@ class Model : Costs {
           tiles * (k_blocks - 1) * (read(tile * word_bytes, at) + write(tile * word_bytes, at));
     }
     // Blocks are read where they were packed, for each row block b's and for each column block a's.
-    const double a_bytes = pm * real(unit_.mr) * word_of_k_ * k;
-    const double b_bytes = pn * real(unit_.nr) * word_of_k_ * k;
+    const double a_bytes = pm * real(unit_.mr) * a_of_k_ * k;
+    const double b_bytes = pn * real(unit_.nr) * b_of_k_ * k;
     const double row_blocks = std::ceil(pm * real(unit_.mr) / real(s_.mc));
     const double col_blocks = std::ceil(pn * real(unit_.nr) / real(s_.nc));
     const bool own_a = !s_.share_a, own_b = s_.pack_b && !g_.prepack;
-    const double own_a_bytes = std::min(a_bytes, real(s_.mc) * word_of_k_ * k);
-    const double own_b_bytes = std::min(b_bytes, real(s_.nc) * word_of_k_ * k);
+    const double own_a_bytes = std::min(a_bytes, real(s_.mc) * a_of_k_ * k);
+    const double own_b_bytes = std::min(b_bytes, real(s_.nc) * b_of_k_ * k);
     const auto blocks = [&](bool own, double bytes, double reused, double times) {
       const Level again = beyond_l1(reused);
       const Level first = own || s_.threads == 1 ? again : std::max(in_l3, again);
@@ -137,28 +138,30 @@ class Model : Costs {
   // All threads' packing, beside which nothing is multiplied.
   double packing(bool own_a, bool own_b, int64_t a_panels, int64_t b_panels, double k) const {
     // So many times, by so many at once: each share what it uses, or all together.
-    const auto operand = [&](const NumberFormat& type, int64_t vectors, int64_t width,
+    const auto operand = [&](const NumberFormat& type, double of_k, int64_t vectors, int64_t width,
                              int64_t panels, bool own, int64_t parts, bool along_k) {
       const double workers =
           own ? s_.threads : real(std::min<int64_t>(s_.threads, g_.batch * panels));
       const double times = real(g_.batch) * (own ? real(parts) : 1) / workers;
-      const double packed = real(panels * width) * word_of_k_ * k;
+      const double packed = real(panels * width) * of_k * k;
       const Level to = own ? in_l2 : beyond_l1(times * packed);
-      return times * (copy(bytes_of_k(type) * real(g_.k * vectors), word_of_k_ * k / word_bytes,
+      return times * (copy(bytes_of_k(type) * real(g_.k * vectors), of_k * k / word_bytes,
                            real(panels * width), real(width), along_k, to) +
                       ops(setup_ops * real(panels)) + (own ? 0 : taken(packed)));
     };
-    double time = operand(a_type_, g_.m, unit_.mr, a_panels, own_a, s_.n_parts, !g_.trans_a) +
-                  converted(real(g_.batch * g_.m)) * (own_a ? real(s_.n_parts) : 1) / s_.threads;
+    double time =
+        operand(a_type_, a_of_k_, g_.m, unit_.mr, a_panels, own_a, s_.n_parts, !g_.trans_a) +
+        converted(real(g_.batch * g_.m)) * (own_a ? real(s_.n_parts) : 1) / s_.threads;
     if (g_.prepack) return time;
-    return time + operand(b_type_, g_.n, unit_.nr, b_panels, own_b, s_.m_parts, g_.trans_b) +
+    return time +
+           operand(b_type_, b_of_k_, g_.n, unit_.nr, b_panels, own_b, s_.m_parts, g_.trans_b) +
            decoded(real(g_.batch * g_.n)) * (own_b ? real(s_.m_parts) : 1) / s_.threads;
   }
 
   const Unit& unit_;
   const NumberFormat &a_type_, &b_type_;
   const bool converts_;
-  const double word_of_k_;  // packed bytes of an element
+  const double a_of_k_, b_of_k_;  // packed bytes of an element
   const bool decodes_;
 };
 
