@@ -276,7 +276,7 @@ void SkinnyBlock(const FewRowsCall& call, const PartOfK& part) {
   }
 }
 
-// Where a's rows take more than half of an L1 of 48 KB, k is in parts that do not, and columns in
+// Where a's rows do not fit an L1 of 48 KB, k is in parts that fill half of it, and columns in
 // blocks whose b and kept sums lie in L2.
 template <class Products, int rows>
 void SkinnyRowsOf(const FewRowsCall& call) {
@@ -284,7 +284,8 @@ void SkinnyRowsOf(const FewRowsCall& call) {
   constexpr std::int64_t of_a = 24 << 10, of_b = 128 << 10, vector_bytes = 64;
   constexpr std::int64_t most = of_a / vector_bytes / rows;
   const std::int64_t whole = call.k / step;
-  if (whole <= most) return SkinnyBlock<Products, rows, false>(call, {0, whole, true, nullptr});
+  if (whole * rows * vector_bytes <= 2 * of_a)
+    return SkinnyBlock<Products, rows, false>(call, {0, whole, true, nullptr});
   alignas(64) std::uint32_t kept[of_a / word_bytes];
   constexpr std::int64_t most_kept = of_a / vector_bytes / (rows + 1);
   const std::int64_t width = std::clamp<std::int64_t>(of_b / call.row_bytes, 12, most_kept);

@@ -315,6 +315,9 @@ void Pack(const PackCall& call) {
   }
 }
 
+// Into L2 what memory delivers meanwhile: 16 KB are 400 ns at 40 GB/s.
+constexpr std::int64_t prefetch_words = 4096, words_per_line = 16;
+
 template <class Format, int rows, int groups>
 void Tile(const MicroCall& call) {
   auto* const totals = reinterpret_cast<float*>(call.sums);
@@ -322,6 +325,10 @@ void Tile(const MicroCall& call) {
   const std::uint32_t* a = call.a;
   const std::uint32_t* b = call.b;
   for (std::int64_t left = call.steps; left > 0; --left) {
+#pragma GCC unroll 17
+    for (std::int64_t word = 0; word < panel_words<Format>; word += words_per_line) {
+      _mm_prefetch(reinterpret_cast<const char*>(b + prefetch_words + word), _MM_HINT_T1);
+    }
     MultiplyBlock<Format, rows, groups>(PanelBlocks<Format>{b}, a, totals, call.ld);
     a += words_per_block * rows;
     b += panel_words<Format>;

@@ -161,8 +161,8 @@ void SkinnyBlock(const FewRowsCall& c, const PartOfK& part, std::int64_t first,
 // follows them is on its way; only where a product takes less time than its bytes (a row or two of
 // a and short floats) they are few long streams. Where a's rows fill more than two thirds of an L1
 // of 48 KB, k is in parts of which they fill half: more columns then, whose b and kept sums lie in
-// L2, as all of them read a's part again. Blocks take so long to decode
-// that until it is twice an L1 a comes from L2 meanwhile.
+// L2, as all of them read a's part again. Blocks take so long to decode that
+// a comes from L2 meanwhile.
 template <class Format, int rows>
 void SkinnyRows(const FewRowsCall& c) {
   constexpr bool in_streams = rows <= 2 && Format::bytes >= 2 * kBlock;
@@ -171,13 +171,14 @@ void SkinnyRows(const FewRowsCall& c) {
 #else
   constexpr int together = rows == 1 ? 4 : rows <= 4 ? 2 : 1;
 #endif
-  constexpr std::int64_t most_of_a = (Format::heads > 0 ? 96 : 32) << 10, of_a = 24 << 10;
+  constexpr std::int64_t most_of_a = 32 << 10, of_a = 24 << 10;
   constexpr std::int64_t of_b = 8 << 10, of_b_in_parts = 128 << 10;
   constexpr std::int64_t of_part = of_a / sizeof(float) / rows / kBlock * kBlock;
   constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
   HWY_ALIGN float kept[of_a / sizeof(float)];
   constexpr std::int64_t most_kept = std::size(kept) / (rows * lanes);
-  const bool in_parts = c.k * rows * static_cast<std::int64_t>(sizeof(float)) > most_of_a;
+  const bool in_parts =
+      Format::heads == 0 && c.k * rows * static_cast<std::int64_t>(sizeof(float)) > most_of_a;
   const std::int64_t row_bytes = std::max<std::int64_t>(c.row_bytes, 1);
   std::int64_t width = (in_parts ? of_b_in_parts : of_b) / row_bytes;
   if (in_streams) width = c.cols;

@@ -95,7 +95,8 @@ class Model : Costs {
     Times t;
     t.core = micro_kernels(pm, pn);
     // An A micro-panel is read again and again, from L1 where it fits; those of b stream.
-    const double a_part = real(unit_.mr) * a_of_k_ * kc;
+    const int64_t panel_rows = unit_.whole_panels ? unit_.mr : std::min(unit_.mr, g_.m);
+    const double a_part = real(panel_rows) * a_of_k_ * kc;
     const double b_part = real(unit_.nr) * b_of_k_ * kc;
     const double block = std::min(real(s_.nc) / real(unit_.nr), pn) * b_part;
     const Level a_at = a_part + b_part / 4 > l1_ ? in_l2 : in_l1;
