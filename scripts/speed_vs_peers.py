@@ -138,7 +138,8 @@ def text_of(given: argparse.Namespace, measured: results.Measured, classes: list
     peers = table.peers(measured.problems, who, absent)
     if given.opencl:
         return table.each_problem(verdicts, who, machine) + peers, ""
-    return table.overview(verdicts, who, machine) + peers, table.every_problem(verdicts)
+    text = table.overview(verdicts, who, machine) + table.listed_and_random(verdicts) + peers
+    return text, table.every_problem(verdicts)
 
 
 def data_of(given: argparse.Namespace, name: str) -> Path:

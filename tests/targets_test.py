@@ -345,6 +345,17 @@ esac
         line, = self.lines(run)
         self.assertEqual((line["class"], line["met"]), ("gemm-random", "-"))
 
+    def test_listed_problems_stand_beside_random_ones_where_both_were_measured(self):
+        run = self.run_of()
+        for preset, ratios in (("gemm-bf16", (2.0, 4.0)), ("gemm-bf16-random", (1.0, 9.0))):
+            for number, ratio in enumerate(ratios, 1):
+                shape = f"m={number},n={len(preset)},k=1"
+                run.ours(preset=preset, shape=shape, math_used="bf16")
+                run.add("x", ratio, preset=preset, shape=shape, math_used="bf16")
+        *_, line = self.lines(run, "--low-precision")
+        cells = [cell.split()[0] for cell in line.values()]
+        self.assertEqual(cells[:6], ["gemm-bf16", "1", "2.83", "2.00", "3.00", "1.00"])
+
     def test_wrong_input_is_named_and_refused(self):
         ours, other = self.run_of(), Run(self.folder / "other.csv", INTEL)
         ours.ours()

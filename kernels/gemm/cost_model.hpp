@@ -10,9 +10,11 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <limits>
 #include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/traits.hpp"
@@ -82,6 +84,89 @@ inline double until_last(double tasks, double mean, int threads, bool fixed, con
   const double size = 1 - (1 - mean) * (1 - 1 / each);
   return size * each + std::max(most - each, traits.jitter + own);
 }
+
+// c of all batches, to be cut into tasks: rows × cols in steps of row_step × col_step, which no cut
+// divides, in at most so many parts.
+struct Grid {
+  std::int64_t batches, rows, row_step, most_rows, cols, col_step, most_cols;
+  int threads;
+  bool small_squares = false;  // tasks may be many, and are nearly square
+  bool runs = false;           // uncut, batches are tasks in runs of neighbours
+  friend bool operator==(const Grid&, const Grid&) = default;
+
+  std::int64_t uncut_tasks() const {
+    if (!runs) return batches;
+    return threads == 1 ? 1 : std::min<std::int64_t>(batches, std::int64_t{4} * threads);
+  }
+  // What part of all work passes, dynamically scheduled, until the last thread is done.
+  double until_last(std::int64_t m_parts, std::int64_t n_parts, std::int64_t k_parts,
+                    const Traits& traits) const {
+    const std::int64_t parts = m_parts * n_parts * k_parts;
+    if (parts == 1) {
+      const double tasks = real(uncut_tasks());
+      return std::ceil(real(batches) / tasks) / real(batches) *
+             cost::until_last(tasks, 1, threads, false, traits);
+    }
+    double largest = 1, mean = 1;
+    const auto cut = [&](std::int64_t total, std::int64_t step, std::int64_t into) {
+      const std::int64_t steps = (total + step - 1) / step, most = (steps + into - 1) / into;
+      largest *= real(most) / real(steps);
+      mean *= std::min(1.0, real(total) / real(into * std::min(total, most * step)));
+    };
+    cut(rows, row_step, m_parts);
+    cut(cols, col_step, n_parts);
+    return largest / real(k_parts * batches) *
+           cost::until_last(real(parts * batches), mean, threads, false, traits);
+  }
+};
+
+struct Cut {
+  std::int64_t m_parts, n_parts;
+  double last;  // Grid::until_last
+};
+
+// The cuts worth trying of grids that many schedules share, the one that is done first in front:
+// uncut where batches are enough, and rows and columns in all ways that multiply to one, two or
+// four tasks a thread; small squares also to 8 and 16.
+class Cuts {
+ public:
+  const std::vector<Cut>& of(const Grid& grid, const Traits& traits) {
+    for (const auto& [known, cuts] : known_) {
+      if (known == grid) return cuts;
+    }
+    return known_.emplace_back(grid, cuts_of(grid, traits)).second;
+  }
+
+ private:
+  static std::vector<Cut> cuts_of(const Grid& grid, const Traits& traits) {
+    std::vector<Cut> cuts;
+    const auto add = [&](std::int64_t m, std::int64_t n) {
+      m = std::min(m, grid.most_rows), n = std::min(n, grid.most_cols);
+      const bool tried = std::any_of(cuts.begin(), cuts.end(), [&](const Cut& cut) {
+        return cut.m_parts == m && cut.n_parts == n;
+      });
+      if (!tried) cuts.push_back({m, n, grid.until_last(m, n, 1, traits)});
+    };
+    if (grid.batches >= grid.threads) add(1, 1);
+    for (std::int64_t per_thread = 1; grid.threads > 1 && per_thread <= 16; per_thread *= 2) {
+      if (per_thread > 4 && !grid.small_squares) break;
+      const std::int64_t parts = (per_thread * grid.threads + grid.batches - 1) / grid.batches;
+      for (std::int64_t m = 1; m <= parts; ++m) {
+        if (parts % m != 0) continue;
+        const std::int64_t n = parts / m;
+        const double height = std::ceil(real(grid.rows) / real(m));
+        const double width = std::ceil(real(grid.cols) / real(n));
+        if (grid.small_squares && (height > 4 * width || width > 4 * height)) continue;
+        add(m, n);
+      }
+    }
+    std::stable_sort(cuts.begin(), cuts.end(),
+                     [](const Cut& x, const Cut& y) { return x.last < y.last; });
+    return cuts;
+  }
+
+  std::deque<std::pair<Grid, std::vector<Cut>>> known_;
+};
 
 class Costs {
  protected:

@@ -11,16 +11,24 @@
 #include "kernels/gemm/cost_model.hpp"
 #include "kernels/gemm/hwy_cost.hpp"
 #include "kernels/gemm/hwy_job.hpp"
+#include "kernels/gemm/planned.hpp"
 
 namespace rooflane::gemm {
 namespace {
 
+using cost::Grid;
 using cost::Ranking;
 using cost::real;
 using std::int64_t;
 
-// packed: what becomes of a.
-enum class Packing { of_task, shared, none };
+// Schedules that differ in blocks, loop order and shares only, of which all fields but those are
+// set; and seconds that each of them takes at least.
+struct Family {
+  Schedule schedule;
+  const Traits* traits;
+  Floor floor;
+  double least;
+};
 
 class Search {
  public:
@@ -36,34 +44,55 @@ class Search {
       found_.add(Schedule(), 0);
       return std::move(found_);
     }
+    // Most problems that a single thread computes best are known by it.
     for (const int threads : Ranking::thread_counts(most_)) {
       threads_ = threads;
       traits_ = &traits(isa_, threads);
       const double peak = threads > 1 ? traits_->many.fma : traits_->one.fma;
-      if (found_.hopeless(g_, threads, peak, *traits_)) continue;
-      for (const bool transposed : {false, true}) {
-        add_dot(transposed);
-        add_outer(transposed);
-        add_packed(transposed);
-      }
-      add_unpacked();
+      if (!found_.hopeless(g_, threads, peak, *traits_)) list_families();
+      if (threads == 1) add_families();
     }
+    add_families();
     return std::move(found_);
   }
 
  private:
-  void add(const Schedule& given) {
+  // The seconds predicted.
+  double add(const Schedule& given) {
     const Schedule s = rounded(given, g_, tile_);
-    if (!defect_of(s, g_, tile_)) found_.add(s, predict(s, g_, tile_, *traits_));
+    const double seconds = predict(s, g_, tile_, *traits_);
+    if (!found_.needless(seconds) && !defect_of(s, g_, tile_)) found_.add(s, seconds);
+    return seconds;
   }
-  Schedule with_path(Path path, bool transposed) const {
-    Schedule s;
-    s.path = path;
-    s.transposed = transposed;
-    s.threads = threads_;
-    s.mr = tile_.mr;
-    s.nr = tile_.nr();
-    return s;
+  void list(const Schedule& s) {
+    const Floor floor = predict_floor(s, g_, tile_, *traits_);
+    families_.push_back({s, traits_, floor, floor.before + floor.tasks / threads_});
+  }
+  void list_families();
+  // The most promising first, so that the others can be left out.
+  void add_families() {
+    std::stable_sort(families_.begin(), families_.end(),
+                     [](const Family& x, const Family& y) { return x.least < y.least; });
+    for (const Family& family : families_) {
+      if (found_.needless(family.least)) break;
+      threads_ = family.schedule.threads;
+      traits_ = family.traits;
+      floor_ = family.floor;
+      add_family(family.schedule);
+    }
+    families_.clear();
+  }
+  void add_family(const Schedule& s) {
+    switch (s.path) {
+      case Path::dot:
+        return add_dot(s);
+      case Path::outer:
+        return add_outer(s);
+      case Path::packed:
+        return add_packed(s);
+      default:
+        return add_unpacked(s);
+    }
   }
   // Depths of equal blocks of k, of at most so much each.
   std::vector<int64_t> depths(std::initializer_list<int64_t> most) const {
@@ -87,12 +116,17 @@ class Search {
            g_.n % tile_.lanes == 0 && 4 * float_bytes * g_.batch * g_.m * g_.n >= traits_->l3_bytes;
   }
 
-  void add_dot(bool transposed);
-  void add_outer(bool transposed);
-  void add_packed(bool transposed);
+  void add_dot(Schedule s);
+  void add_outer(Schedule s);
+  void add_packed(Schedule s);
   void cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const;
-  void add_unpacked();
+  void add_unpacked(Schedule s);
   void add_shares(Schedule s);
+  // Whether so deep blocks need not be tried where so much of all tasks passes until they are done.
+  bool needless(int64_t kc, double last) const {
+    const double tasks = floor_.tasks + real(div_up(g_.k, kc) - 1) * floor_.of_block;
+    return found_.needless(floor_.before + tasks * last);
+  }
   void add_with_stores(Schedule s) {
     add_shares(s);
     if (!may_stream(s)) return;
@@ -106,13 +140,59 @@ class Search {
   const int most_;
   int threads_ = 1;
   const Traits* traits_ = nullptr;
+  cost::Cuts cuts_;
+  std::vector<Family> families_;
+  Floor floor_{};
   Ranking found_;
 };
 
-void Search::add_dot(bool transposed) {
-  const int64_t skinny = transposed ? g_.n : g_.m, other = transposed ? g_.m : g_.n;
-  if (skinny > 2 * dot_limit) return;
-  Schedule s = with_path(Path::dot, transposed);
+void Search::list_families() {
+  Schedule s;
+  s.threads = threads_;
+  s.order = true;  // less surrounds the micro-kernel
+  for (const bool transposed : {false, true}) {
+    const int64_t skinny = transposed ? g_.n : g_.m;
+    s.transposed = transposed;
+    s.mr = tile_.mr, s.nr = tile_.nr();
+    s.pack_a = s.share_a = false;
+    s.path = Path::outer;
+    if (skinny <= 4 * most_outer_rows) list(s);
+    s.path = Path::dot;
+    if (skinny <= 2 * dot_limit) list(s);
+    s.path = Path::packed;
+    s.pack_a = true;
+    list(s);
+    s.share_a = true;
+    if (threads_ > 1 && !transposed) list(s);
+    s.pack_a = s.share_a = false;
+    s.mr = 2 * tile_.mr;
+    list(s);
+  }
+  if (g_.prepack) return;
+  s.path = Path::unpacked;
+  s.transposed = false;
+  // Taller micro-tiles, where columns are left that do not fill nr, unless a's rows meet in L1.
+  s.mr = !g_.trans_a && g_.k % page_floats == 0 ? tile_.mr : 2 * tile_.mr;
+  std::vector<int64_t> widths = {tile_.nr()};
+  if (g_.m < tile_.mr || g_.k <= 64) {
+    // Rows that do not fill a micro-tile, or a c that is most of the traffic: micro-tiles of fewer
+    // rows and more columns, all of nearly as many.
+    const int64_t most = std::min(tile_.most_nv, tile_.mr * tile_.nv / std::min(g_.m, tile_.mr));
+    const int64_t vectors = div_up(g_.n, tile_.lanes);
+    const int64_t nv = div_up(vectors, div_up(vectors, std::max(most, tile_.nv)));
+    if (nv > tile_.nv) widths.push_back(nv * tile_.lanes);
+  }
+  for (const int64_t nr : widths) {
+    s.nr = nr;
+    for (const bool pack_b : {false, true}) {
+      s.pack_b = pack_b;
+      list(s);
+    }
+  }
+}
+
+void Search::add_dot(Schedule s) {
+  const int64_t skinny = s.transposed ? g_.n : g_.m, other = s.transposed ? g_.m : g_.n;
   s.nr = tile_.lanes;
   const int64_t l1 = traits_->l1_bytes, l2 = traits_->l2_bytes;
   for (const bool pack : {false, true}) {
@@ -144,10 +224,8 @@ void Search::add_dot(bool transposed) {
   }
 }
 
-void Search::add_outer(bool transposed) {
-  const int64_t skinny = transposed ? g_.n : g_.m, other = transposed ? g_.m : g_.n;
-  if (skinny > 4 * most_outer_rows) return;
-  Schedule s = with_path(Path::outer, transposed);
+void Search::add_outer(Schedule s) {
+  const int64_t skinny = s.transposed ? g_.n : g_.m, other = s.transposed ? g_.m : g_.n;
   s.kc = 64;  // of micro-tiles, as deep as c's stores are seldom
   for (const bool order : {false, true}) {
     s.order = order;
@@ -165,143 +243,96 @@ void Search::add_outer(bool transposed) {
   }
 }
 
-// How the output, k and batches are cut into tasks: rows and columns in as many ways as multiply to
-// one, two or four tasks a thread, or parts of k.
+// How the output, k and batches are cut into tasks: rows and columns, or parts of k.
 void Search::add_shares(Schedule s) {
   const bool packed = s.path == Path::packed, swapped = packed && s.transposed;
   const int64_t rows = swapped ? g_.n : g_.m, cols = swapped ? g_.m : g_.n;
   // Rows of a transposed c are columns: threads that share lines of c take them from each other.
   const int64_t tiles =
       swapped && threads_ > 1 ? std::max<int64_t>(1, rows / 32) : div_up(rows, tile_.mr);
-  const int64_t b_panels = std::max<int64_t>(1, (packed ? std::min(s.nc, cols) : cols) / s.nr);
+  const int64_t width = packed ? std::min(s.nc, cols) : cols;
   const int64_t batches = packed ? div_up(g_.batch, s.batch_parts) : g_.batch;
+  const Grid grid = {.batches = batches,
+                     .rows = rows,
+                     .row_step = tile_.mr,
+                     .most_rows = tiles,
+                     .cols = round_up(width, tile_.lanes),
+                     .col_step = s.nr,
+                     .most_cols = std::max<int64_t>(1, width / s.nr),
+                     .threads = threads_,
+                     .small_squares = s.share_a,  // nothing is packed twice
+                     .runs = !packed};
   s.m_parts = s.n_parts = s.k_parts = 1;
-  const Floor floor = predict_floor(s, g_, tile_, *traits_);
-  // Of so many parts in whole micro-tiles: what the largest is of all, and their mean of the
-  // largest.
-  struct Part {
-    double largest, mean;
+  const auto needless = [&](double last) { return this->needless(s.kc, last); };
+  // What static scheduling saves at most: lines of c that another core wrote last time.
+  const double c_bytes = real(float_bytes * g_.batch * g_.m * g_.n);
+  const double taken = c_bytes / traits_->many.write[in_memory];
+  const auto add_cut = [&](int64_t m, int64_t n, int64_t k, double last) {
+    s.m_parts = m, s.n_parts = n, s.k_parts = k;
+    if (!packed) s.batch_parts = m * n * k == 1 ? grid.uncut_tasks() : g_.batch;
+    s.fixed = false;
+    const double seconds = add(s);
+    if (threads_ == 1 || s.share_a || found_.needless(seconds - taken * last)) return;
+    s.fixed = true;
+    add(s);
   };
-  const auto part = [](int64_t total, int64_t unit, int64_t parts) {
-    const int64_t units = div_up(total, unit), most = div_up(units, parts);
-    return Part{real(most) / real(units),
-                std::min(1.0, real(total) / real(parts * std::min(total, most * unit)))};
-  };
-  std::vector<std::array<int64_t, 3>> tried;
-  const auto cut = [&](int64_t m, int64_t n, int64_t k) {
-    const std::array<int64_t, 3> parts = {std::clamp<int64_t>(m, 1, tiles),
-                                          std::clamp<int64_t>(n, 1, b_panels), k};
-    if (std::find(tried.begin(), tried.end(), parts) != tried.end()) return;
-    tried.push_back(parts);
-    s.m_parts = parts[0], s.n_parts = parts[1], s.k_parts = parts[2];
-    const bool whole = parts[0] * parts[1] * parts[2] == 1;
-    if (!packed) {
-      s.batch_parts = !whole          ? g_.batch
-                      : threads_ == 1 ? 1
-                                      : std::min<int64_t>(g_.batch, 4 * threads_);
-    }
-    double tasks = real(parts[0] * parts[1] * parts[2] * batches), largest = 1, mean = 1;
-    if (whole && !packed) {
-      tasks = real(s.batch_parts);
-      largest = real(div_up(g_.batch, s.batch_parts)) / real(g_.batch);
-    } else {
-      const Part of_m = part(rows, tile_.mr, parts[0]);
-      const Part of_n = part(packed ? std::min(s.nc, cols) : cols, s.nr, parts[1]);
-      largest = of_m.largest * of_n.largest / real(parts[2] * batches);
-      mean = of_m.mean * of_n.mean;
-    }
-    const double last = largest * cost::until_last(tasks, mean, threads_, false, *traits_);
-    if (found_.needless(floor.before + floor.tasks * last)) return;
-    for (const bool fixed : {false, true}) {
-      s.fixed = fixed && threads_ > 1 && !s.share_a;
-      if (fixed == s.fixed) add(s);
-    }
-  };
-  if (batches >= threads_) cut(1, 1, 1);
+  for (const cost::Cut& cut : cuts_.of(grid, *traits_)) {
+    if (needless(cut.last)) break;
+    add_cut(cut.m_parts, cut.n_parts, 1, cut.last);
+  }
   if (threads_ == 1) {
     // A block of c stays in L2 from one block of k to the next.
     const int64_t c_block = float_bytes * std::min(s.mc, rows) * cols;
-    if (g_.k > s.kc) cut(1, div_up(c_block, traits_->l2_bytes / 4), 1);
+    const int64_t n_parts =
+        std::clamp<int64_t>(div_up(c_block, traits_->l2_bytes / 4), 1, grid.most_cols);
+    if (g_.k > s.kc && n_parts > 1 && !needless(1)) add_cut(1, n_parts, 1, 1);
     return;
   }
-  // Where nothing is packed twice tasks may be small, and nearly square.
-  for (const int64_t per_thread : {1, 2, 4, 8, 16}) {
-    if (per_thread > 4 && !s.share_a) break;
-    const int64_t parts = div_up(per_thread * threads_, batches);
-    for (int64_t m = 1; m <= parts; ++m) {
-      if (parts % m != 0) continue;
-      const int64_t height = div_up(rows, m), width = div_up(cols, parts / m);
-      if (!s.share_a || (height <= 4 * width && width <= 4 * height)) cut(m, parts / m, 1);
-    }
-  }
+  if (packed) return;
   const int64_t blocks = div_up(g_.k, s.kc);
-  for (int64_t k = threads_; k > 1 && blocks > 1 && !packed; k /= 2) {
-    cut(div_up(threads_, k * batches), 1, std::min(k, blocks));
+  for (int64_t k = threads_; k > 1 && blocks > 1; k /= 2) {
+    const int64_t m = std::min(div_up(threads_, k * batches), tiles), k_parts = std::min(k, blocks);
+    const double last = grid.until_last(m, 1, k_parts, *traits_);
+    if (!needless(last)) add_cut(m, 1, k_parts, k_parts * last);  // each part of k writes c
   }
 }
 
-void Search::add_unpacked() {
-  if (g_.prepack) return;
-  Schedule s = with_path(Path::unpacked, false);
+void Search::add_unpacked(Schedule s) {
   const int64_t l2 = l2_of_thread();
-  std::vector<int64_t> widths = {tile_.nr()};
-  if (g_.m < tile_.mr || g_.k <= 64) {
-    // Rows that do not fill a micro-tile, or a c that is most of the traffic: micro-tiles of fewer
-    // rows and more columns, all of nearly as many.
-    const int64_t most = std::min(tile_.most_nv, tile_.mr * tile_.nv / std::min(g_.m, tile_.mr));
-    const int64_t vectors = div_up(g_.n, tile_.lanes);
-    const int64_t nv = div_up(vectors, div_up(vectors, std::max(most, tile_.nv)));
-    if (nv > tile_.nv) widths.push_back(nv * tile_.lanes);
-  }
-  // Taller micro-tiles, where columns are left that do not fill nr, unless a's rows meet in L1.
-  s.mr = !g_.trans_a && g_.k % page_floats == 0 ? tile_.mr : 2 * tile_.mr;
-  for (const bool pack_b : {false, true}) {
-    s.pack_b = pack_b;
-    for (const int64_t nr : widths) {
-      s.nr = nr;
-      for (const int64_t kc : depths({g_.k, 512, 256, 128, 64})) {
-        if (kc > 512 && float_bytes * kc * std::min(g_.n, 4 * nr) > l2) continue;
-        s.kc = s.kb = kc;
-        s.mc = rows_of(l2 / 4, kc, g_.m);
-        s.nc = round_up(g_.n, nr);
-        if (pack_b) s.nc = std::min(s.nc, round_up(l2 / 2 / float_bytes / kc, nr));
-        for (const bool order : {false, true}) {
-          s.order = order;
-          add_with_stores(s);
-        }
-      }
+  for (const int64_t kc : depths({g_.k, 512, 256, 128, 64})) {
+    if (kc > 512 && float_bytes * kc * std::min(g_.n, 4 * s.nr) > l2) continue;
+    s.kc = s.kb = kc;
+    s.mc = rows_of(l2 / 4, kc, g_.m);
+    s.nc = round_up(g_.n, s.nr);
+    if (s.pack_b) s.nc = std::min(s.nc, round_up(l2 / 2 / float_bytes / kc, s.nr));
+    for (const bool order : {false, true}) {
+      s.order = order;
+      add_with_stores(s);
     }
   }
 }
 
-void Search::add_packed(bool transposed) {
-  Schedule s = with_path(Path::packed, transposed);
-  const int64_t rows = transposed ? g_.n : g_.m, cols = transposed ? g_.m : g_.n;
+void Search::add_packed(Schedule s) {
+  const int64_t rows = s.transposed ? g_.n : g_.m, cols = s.transposed ? g_.m : g_.n;
   const int64_t l2 = l2_of_thread();
   // All of k where the micro-panels of a skinny n stay in L2: then rows are read from end to end.
   const int64_t deepest = float_bytes * g_.k * cols <= l2 / 2 ? g_.k : 512;
-  for (const Packing packing : {Packing::of_task, Packing::shared, Packing::none}) {
-    if (packing == Packing::shared && (threads_ == 1 || transposed)) continue;
-    s.pack_a = packing != Packing::none;
-    s.share_a = packing == Packing::shared;
-    s.mr = s.pack_a ? tile_.mr : 2 * tile_.mr;
-    for (int64_t kc : depths({128, 192, 256, 320, 384, 512, deepest})) {
-      // Blocks of k begin a line in every micro-panel.
-      if (kc < g_.k) kc = std::min(g_.k, round_up(kc, 16));
-      s.kc = kc;
-      cut_into_phases(s, rows, cols);
-      int64_t before = 0;
-      for (const int64_t bytes : {l2 / 4, l2 / 2}) {
-        s.mc = rows_of(bytes, kc, rows);
-        // Sums of c's transpose stay in L2 until they are transposed.
-        if (transposed) s.mc = std::min(s.mc, round_up(l2 / 4 / float_bytes / cols, tile_.mr));
-        if (std::exchange(before, s.mc) == s.mc) break;
-        s.order = false;
-        add_with_stores(s);
-        if (s.share_a) break;
-        s.order = true;
-        add_with_stores(s);
-      }
+  for (int64_t kc : depths({128, 192, 256, 320, 384, 512, deepest})) {
+    // Blocks of k begin a line in every micro-panel.
+    if (kc < g_.k) kc = std::min(g_.k, round_up(kc, 16));
+    s.kc = kc;
+    cut_into_phases(s, rows, cols);
+    int64_t before = 0;
+    for (const int64_t bytes : {l2 / 4, l2 / 2}) {
+      s.mc = rows_of(bytes, kc, rows);
+      // Sums of c's transpose stay in L2 until they are transposed.
+      if (s.transposed) s.mc = std::min(s.mc, round_up(l2 / 4 / float_bytes / cols, tile_.mr));
+      if (std::exchange(before, s.mc) == s.mc) break;
+      s.order = false;
+      add_with_stores(s);
+      if (s.share_a) break;
+      s.order = true;
+      add_with_stores(s);
     }
   }
 }
@@ -352,7 +383,11 @@ std::vector<Schedule> candidates(const Gemm& g, const MicroTile& tile, const Env
 
 Schedule best_schedule(const Gemm& g, const MicroTile& tile, const Environment& env,
                        const Tuning& tuning) {
-  if (tuning.values().empty()) return *Search(g, tile, env, Ranking::best_below()).all().best();
+  static Planned<Schedule> planned;
+  if (tuning.values().empty()) {
+    return planned.of(PlannedFor(g, env),
+                      [&] { return *Search(g, tile, env, Ranking::best_below()).all().best(); });
+  }
   return best_agreeing(Search(g, tile, env, Ranking()).all().sorted(), tuning);
 }
 

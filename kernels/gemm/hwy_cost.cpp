@@ -57,7 +57,13 @@ class Model : Costs {
   double task(const Share& sh) const;
   double shared_packing(int64_t pieces, double products, double rows, int64_t width,
                         bool transposes) const;
-  double packing_of_b(const PackedPieces& pieces) const;
+  double packing_of_b(int64_t pieces) const;
+  // Whether threads use what others packed in this run.
+  bool packs_together() const {
+    return s_.path == Path::packed && s_.threads > 1 && (s_.share_a || !g_.prepack);
+  }
+  // Before they do they wait for each other, as at the end of a region.
+  double around_packing() const { return ops(setup_ops) + (packs_together() ? traits_.region : 0); }
   double packing_together() const;
   double blocked() const;
   double dot() const;
@@ -186,10 +192,11 @@ void Model::add_operands(const Share& sh, Times& t) const {
   const Level a_first = s_.share_a  ? std::max(in_l3, level(4 * real(g_.k) * sh.m))
                         : s_.pack_a ? in_l2
                                     : source_;
-  const Level b_first = in_place ? source_
-                        : s_.pack_b
-                            ? in_l2
-                            : std::max(in_l2, level(4 * sh.k * std::min(real(s_.nc), sh.n)));
+  // What threads pack together is mostly in another core's L2.
+  const Level b_first = in_place    ? source_
+                        : s_.pack_b ? in_l2
+                                    : std::max(packs_together() && !g_.prepack ? in_l3 : in_l2,
+                                               level(4 * sh.k * std::min(real(s_.nc), sh.n)));
   const double b_times = s_.order ? 1 : sh.blocks_m;
   t.of(a_first) += read(a_bytes, a_first, a_run);
   t.of(b_first) += b_times * read(b_bytes, b_first, b_run);
@@ -321,9 +328,9 @@ double Model::shared_packing(int64_t pieces, double products, double rows, int64
           taken(4 * k * rows));
 }
 
-double Model::packing_of_b(const PackedPieces& pieces) const {
+double Model::packing_of_b(int64_t pieces) const {
   if (g_.prepack) return 0;
-  return shared_packing(pieces.of_b(), real(g_.batch), real(swapped_ ? g_.m : g_.n), s_.nr,
+  return shared_packing(pieces, real(g_.batch), real(swapped_ ? g_.m : g_.n), s_.nr,
                         swapped_ ? !g_.trans_a : g_.trans_b);
 }
 
@@ -331,7 +338,7 @@ double Model::packing_of_b(const PackedPieces& pieces) const {
 double Model::packing_together() const {
   const int64_t m = swapped_ ? g_.n : g_.m, n = swapped_ ? g_.m : g_.n;
   const PackedPieces pieces(s_, g_, tile_);
-  double time = ops(setup_ops) + packing_of_b(pieces);
+  double time = around_packing() + packing_of_b(pieces.of_b());
   if (s_.share_a) {
     time += shared_packing(pieces.of_a(), real(g_.batch * div_up(n, s_.nc)), real(m), tile_.mr,
                            swapped_ ? g_.trans_b : !g_.trans_a);
@@ -342,16 +349,26 @@ double Model::packing_together() const {
 Floor Model::floor() const {
   const bool packed = s_.path == Path::packed;
   const double m = real(swapped_ ? g_.n : g_.m), n = real(swapped_ ? g_.m : g_.n);
-  const double k = real(g_.k), phases_of_k = real(packed ? div_up(g_.k, s_.kb) : 1);
-  const double phases = packed ? std::ceil(n / real(s_.nc)) * phases_of_k : 1;
-  double product = phases * micro_kernels(share_of(m, n), !packed && !s_.pack_b);
+  const double k = real(g_.k), batches = real(g_.batch);
+  if (s_.path == Path::dot || s_.path == Path::outer) {
+    const double long_bytes = 4 * batches * k * (s_.transposed ? m : n);
+    const double sums = s_.path == Path::dot ? sum_ops : 0;
+    return {begin(),
+            std::max(ops(batches * m * n * (k / lanes_ + sums)), read(long_bytes, source_)), 0};
+  }
+  const auto product_of = [&](double blocks) {
+    Share sh{.m = m, .n = n, .k = k, .blocks_k = blocks};
+    return micro_kernels(sh, !packed && !s_.pack_b);
+  };
+  const double whole = product_of(1);
+  double product = whole;
   if (s_.pack_b) product += copy(k, n, real(s_.nr), g_.trans_b, in_l2);
   if (s_.pack_a && !s_.share_a) {
     product += copy(k, m, real(tile_.mr), swapped_ ? g_.trans_b : !g_.trans_a, in_l2);
   }
-  if (swapped_) product += transposed(m, n) * phases_of_k;
-  return {begin() + (packed ? packing_of_b(PackedPieces(s_, g_, tile_)) : 0),
-          real(g_.batch) * product};
+  if (swapped_) product += transposed(m, n);
+  return {begin() + (packed ? around_packing() + packing_of_b(s_.threads) : 0), batches * product,
+          batches * (product_of(2) - whole)};
 }
 
 double Model::blocked() const {
@@ -367,7 +384,8 @@ double Model::blocked() const {
     products = real(div_up(g_.batch, s_.batch_parts));
   }
   const Share sh = share_of(real(rows), real(cols));
-  const double width = packed ? std::min(real(cols), real(s_.nc)) : real(cols);
+  // A vector that is not full takes as long as others.
+  const double width = real(round_up(packed ? std::min(cols, s_.nc) : cols, tile_.lanes));
   const double mean = std::min(1.0, real(rows) / real(s_.m_parts) / sh.m) *
                       std::min(1.0, width / real(s_.n_parts) / sh.n);
   double total = products * of_tasks(tasks, task(sh), mean);

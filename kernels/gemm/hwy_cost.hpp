@@ -31,10 +31,11 @@ inline bool shorter_than_page(const Gemm& g) { return float_bytes * g.k < 4096; 
 double predict(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
                const Traits& traits);
 
-// Of the unpacked or the packed path, whatever its shares: seconds before tasks begin, and what one
-// thread takes at least for all tasks.
+// What a schedule takes at least, whatever its blocks and shares:
+// shares: seconds before tasks begin, and what one thread takes for all tasks, more for each
+// further block of k.
 struct Floor {
-  double before, tasks;
+  double before, tasks, of_block;
 };
 Floor predict_floor(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
                     const Traits& traits);

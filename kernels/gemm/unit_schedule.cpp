@@ -25,11 +25,23 @@ bool takes_few(const Gemm& g, const Unit& unit) {
 // Bytes of a vector register; a unit's lanes are words.
 constexpr double vector_bytes = 64, vector_words = vector_bytes / word_bytes;
 
+// As many as there are, each with the same schedule.
+double products(const Gemm& g) { return g.gate ? 2 : 1; }
+
+// Operations/s of each thread: micro-kernels', and few rows'.
+struct UnitRates {
+  UnitRates(const Unit& unit, int threads, const Traits& traits)
+      : micro(traits.rate(unit.path, threads > 1)),
+        few(unit.few.limit > 0 ? traits.rate(unit.few.path, threads > 1) : 0) {}
+  double micro, few;
+};
+
 class Model : Costs {
  public:
-  Model(const Schedule& s, const UnitProblem& of, const Traits& traits)
+  Model(const Schedule& s, const UnitProblem& of, const Traits& traits, const UnitRates& rates)
       : Costs(s, of.g, vector_words, traits),
         unit_(of.unit),
+        unit_rates_(rates),
         a_type_(*of.a),
         b_type_(*of.b),
         converts_(of.converts),
@@ -44,17 +56,23 @@ class Model : Costs {
   }
 
   double seconds() const { return begin() + (s_.path == Path::few_rows ? few() : packed()); }
-  // That one thread's micro-kernels take for all of the product, however it is shared.
-  double all_micro_kernels() const {
-    return real(g_.batch) *
-           micro_kernels(real(div_up(g_.m, unit_.mr)), real(div_up(g_.n, unit_.nr)));
+  // What a packed schedule takes at least, however it is shared: before tasks begin; a's packing
+  // for each part of n and b's for each of m, where these pack their own; all micro-kernels.
+  struct Least {
+    double before, of_n_part, of_m_part, tasks;
+  };
+  Least least() const {
+    const int64_t a_panels = div_up(g_.m, unit_.mr), b_panels = div_up(g_.n, unit_.nr);
+    const bool own_a = !s_.share_a, own_b = s_.pack_b && !g_.prepack;
+    const double of_a = packing_of_a(own_a, a_panels), of_b = packing_of_b(own_b, b_panels);
+    return {begin() + ops(setup_ops) + (own_a ? 0 : of_a) + (own_b ? 0 : of_b), own_a ? of_a : 0,
+            own_b ? of_b : 0, real(g_.batch) * micro_kernels(real(a_panels), real(b_panels))};
   }
 
  private:
   static double bytes_of_k(const NumberFormat& type) {
     return static_cast<double>(type.block_bytes) / real(type.block);
   }
-  double rate(const std::string& path) const { return traits_.rate(path, s_.threads > 1); }
   // Rounding or quantising rows of op(a).
   double converted(double rows) const {
     return converts_ ? ops(vector_ops * rows * real(g_.k) / vector_words) : 0;
@@ -67,7 +85,7 @@ class Model : Costs {
     const double tasks = real(g_.batch * div_up(g_.n, s_.nc));
     const double columns = std::min(real(s_.nc), real(g_.n));
     Times t;
-    t.core = 2 * columns * real(g_.m) * real(g_.k) / rate(unit_.few.path) + decoded(columns) +
+    t.core = 2 * columns * real(g_.m) * real(g_.k) / unit_rates_.few + decoded(columns) +
              ops(vector_ops * columns * real(g_.m) / vector_words);
     t.of(source_) += read(columns * real(g_.k) * bytes_of_k(b_type_), source_);
     const double mean = real(g_.n) / real(div_up(g_.n, s_.nc)) / columns;
@@ -82,7 +100,7 @@ class Model : Costs {
     const double rows = std::min(pm * real(unit_.mr), real(g_.m));
     const double used = unit_.whole_panels ? 1 : rows / (pm * real(unit_.mr));
     return pm * pn *
-           (2 * tile * used * padded_k() / rate(unit_.path) +
+           (2 * tile * used * padded_k() / unit_rates_.micro +
             ops(blocks_of_k() * (tile_ops + (load_ops + store_ops) * vectors) +
                 vector_ops * vectors));
   }
@@ -133,33 +151,36 @@ class Model : Costs {
                         std::min(1.0, real(b_panels) / real(s_.n_parts) / pn);
     return of_tasks(real(g_.batch * s_.m_parts * s_.n_parts), t.together() + ops(tile_ops * claims),
                     mean) +
-           ops(setup_ops) + packing(own_a, own_b, a_panels, b_panels, k);
+           ops(setup_ops) + packing_of_a(own_a, a_panels) * (own_a ? real(s_.n_parts) : 1) +
+           packing_of_b(own_b, b_panels) * (own_b ? real(s_.m_parts) : 1);
   }
 
-  // All threads' packing, beside which nothing is multiplied.
-  double packing(bool own_a, bool own_b, int64_t a_panels, int64_t b_panels, double k) const {
-    // So many times, by so many at once: each share what it uses, or all together.
-    const auto operand = [&](const NumberFormat& type, double of_k, int64_t vectors, int64_t width,
-                             int64_t panels, bool own, int64_t parts, bool along_k) {
-      const double workers =
-          own ? s_.threads : real(std::min<int64_t>(s_.threads, g_.batch * panels));
-      const double times = real(g_.batch) * (own ? real(parts) : 1) / workers;
-      const double packed = real(panels * width) * of_k * k;
-      const Level to = own ? in_l2 : beyond_l1(times * packed);
-      return times * (copy(bytes_of_k(type) * real(g_.k * vectors), of_k * k / word_bytes,
-                           real(panels * width), real(width), along_k, to) +
-                      ops(setup_ops * real(panels)) + (own ? 0 : taken(packed)));
-    };
-    double time =
-        operand(a_type_, a_of_k_, g_.m, unit_.mr, a_panels, own_a, s_.n_parts, !g_.trans_a) +
-        converted(real(g_.batch * g_.m)) * (own_a ? real(s_.n_parts) : 1) / s_.threads;
-    if (g_.prepack) return time;
-    return time +
-           operand(b_type_, b_of_k_, g_.n, unit_.nr, b_panels, own_b, s_.m_parts, g_.trans_b) +
-           decoded(real(g_.batch * g_.n)) * (own_b ? real(s_.m_parts) : 1) / s_.threads;
+  // All threads' packing, beside which nothing is multiplied: so many times, by so many at once:
+  // each share what it uses, of which this is one, or all together.
+  double packing(const NumberFormat& type, double of_k, int64_t vectors, int64_t width,
+                 int64_t panels, bool own, bool along_k) const {
+    const double k = padded_k();
+    const double workers =
+        own ? s_.threads : real(std::min<int64_t>(s_.threads, g_.batch * panels));
+    const double times = real(g_.batch) / workers;
+    const double packed = real(panels * width) * of_k * k;
+    const Level to = own ? in_l2 : beyond_l1(times * packed);
+    return times * (copy(bytes_of_k(type) * real(g_.k * vectors), of_k * k / word_bytes,
+                         real(panels * width), real(width), along_k, to) +
+                    ops(setup_ops * real(panels)) + (own ? 0 : taken(packed)));
+  }
+  double packing_of_a(bool own, int64_t panels) const {
+    return packing(a_type_, a_of_k_, g_.m, unit_.mr, panels, own, !g_.trans_a) +
+           converted(real(g_.batch * g_.m)) / s_.threads;
+  }
+  double packing_of_b(bool own, int64_t panels) const {
+    if (g_.prepack) return 0;
+    return packing(b_type_, b_of_k_, g_.n, unit_.nr, panels, own, g_.trans_b) +
+           decoded(real(g_.batch * g_.n)) / s_.threads;
   }
 
   const Unit& unit_;
+  const UnitRates& unit_rates_;
   const NumberFormat &a_type_, &b_type_;
   const bool converts_;
   const double a_of_k_, b_of_k_;  // packed bytes of an element
@@ -179,9 +200,10 @@ class Search {
     for (const int threads : Ranking::thread_counts(most_)) {
       threads_ = threads;
       traits_ = &traits_for(unit_, threads);
+      const UnitRates rates(unit_, threads, *traits_);
+      rates_ = &rates;
       const bool few = takes_few(g_, unit_);
-      const double peak = std::max(traits_->rate(unit_.path, threads > 1),
-                                   few ? traits_->rate(unit_.few.path, threads > 1) : 0);
+      const double peak = std::max(rates.micro, few ? rates.few : 0);
       if (found_.hopeless(g_, threads, peak, *traits_)) continue;
       if (few) add_few();
       if (!few || g_.m > 1) add_packed();
@@ -190,9 +212,12 @@ class Search {
   }
 
  private:
-  void add(const Schedule& given) {
+  // The seconds predicted.
+  double add(const Schedule& given) {
     const Schedule s = rounded(given, of_);
-    if (!defect_of(s, of_)) found_.add(s, predict(s, of_, *traits_));
+    const double seconds = Model(s, of_, *traits_, *rates_).seconds();
+    if (!found_.needless(seconds) && !defect_of(s, of_)) found_.add(s, seconds);
+    return seconds;
   }
 
   void add_few() {
@@ -226,11 +251,22 @@ class Search {
       const int64_t kc = div_up(k, div_up(k, std::clamp<int64_t>(most, 1, k)));
       if (std::find(depths.begin(), depths.end(), kc) == depths.end()) depths.push_back(kc);
     }
-    for (const int64_t kc : depths) {
-      s.kc = kc;
-      for (const int own : {0, 1, 2}) {  // nothing, of a, of b
-        if (own == 2 && g_.prepack) continue;
-        s.share_a = own != 1, s.pack_b = own == 2;
+    const Grid grid = {.batches = g_.batch,
+                       .rows = div_up(g_.m, unit_.mr),
+                       .row_step = 1,
+                       .most_rows = div_up(g_.m, unit_.mr),
+                       .cols = div_up(g_.n, unit_.nr),
+                       .col_step = 1,
+                       .most_cols = div_up(g_.n, unit_.nr),
+                       .threads = threads_};
+    const std::vector<Cut>& cuts = cuts_.of(grid, *traits_);
+    for (const int own : {0, 1, 2}) {  // nothing, of a, of b
+      if (own == 2 && g_.prepack) continue;
+      s.share_a = own != 1, s.pack_b = own == 2;
+      for (const int64_t kc : depths) {
+        s.kc = kc;
+        s.m_parts = s.n_parts = 1;
+        const Model::Least least = Model(rounded(s, of_), of_, *traits_, *rates_).least();
         // A block of a in a part of L2, of all k where it is the thread's own; the sums of a block
         // of c in a quarter, or the thread's own micro-panels of b in half.
         int64_t before = 0;
@@ -243,40 +279,31 @@ class Search {
                  : kc < k ? of_sums
                           : std::max(of_sums, l2 / 4 / bytes(1, kc));
           s.nc = std::max(unit_.nr, s.nc / unit_.nr * unit_.nr);
-          add_shares(s);
+          add_shares(s, cuts, least);
         }
       }
     }
   }
 
-  void add_shares(Schedule s) {
-    const int64_t rows = div_up(g_.m, unit_.mr), cols = div_up(g_.n, unit_.nr);
-    const double work = Model(rounded(s, of_), of_, *traits_).all_micro_kernels();
-    std::vector<std::array<int64_t, 2>> tried;
-    const auto cut = [&](int64_t m, int64_t n) {
-      const std::array<int64_t, 2> parts = {std::clamp<int64_t>(m, 1, rows),
-                                            std::clamp<int64_t>(n, 1, cols)};
-      if (std::find(tried.begin(), tried.end(), parts) != tried.end()) return;
-      tried.push_back(parts);
-      const double tasks = real(g_.batch * parts[0] * parts[1]);
-      const double most = real(div_up(rows, parts[0]) * div_up(cols, parts[1]));
-      const double all = real(rows * cols * g_.batch);
-      const double least =
-          work * most / all * until_last(tasks, all / (tasks * most), threads_, false, *traits_);
-      if (found_.needless(traits_->region + least)) return;
-      s.m_parts = parts[0], s.n_parts = parts[1];
-      for (const bool fixed : {false, true}) {
-        s.fixed = fixed && threads_ > 1;
-        if (s.fixed == fixed) add(s);
+  void add_shares(Schedule s, const std::vector<Cut>& cuts, const Model::Least& least) {
+    // What static scheduling saves at most: lines of c that another core wrote last time.
+    const int64_t c_words = g_.batch * round_up(g_.m, unit_.mr) * round_up(g_.n, unit_.nr);
+    const double taken = real(word_bytes * c_words) / traits_->many.write[in_memory];
+    for (const Cut& cut : cuts) {
+      // rounded() shares such an a.
+      if (!s.share_a && of_.converts && cut.n_parts > 1) continue;
+      const double to_all = least.before + least.tasks * cut.last;
+      if (found_.needless(to_all)) break;
+      if (found_.needless(to_all + least.of_n_part * real(cut.n_parts) +
+                          least.of_m_part * real(cut.m_parts))) {
+        continue;
       }
-    };
-    if (g_.batch >= threads_) cut(1, 1);
-    if (threads_ == 1) return;
-    for (const int64_t per_thread : {1, 2, 4}) {
-      const int64_t parts = div_up(per_thread * threads_, std::max<int64_t>(1, g_.batch));
-      for (int64_t m = 1; m <= parts; ++m) {
-        if (parts % m == 0) cut(m, parts / m);
-      }
+      s.m_parts = cut.m_parts, s.n_parts = cut.n_parts;
+      s.fixed = false;
+      const double seconds = add(s);
+      if (threads_ == 1 || found_.needless(seconds - taken * cut.last)) continue;
+      s.fixed = true;
+      add(s);
     }
   }
 
@@ -286,6 +313,8 @@ class Search {
   const int most_;
   int threads_ = 1;
   const Traits* traits_ = nullptr;
+  const UnitRates* rates_ = nullptr;  // of so many threads
+  cost::Cuts cuts_;
   Ranking found_;
 };
 
@@ -358,7 +387,8 @@ const Traits& traits_for(const Unit& unit, int threads) {
 
 double predict(const Schedule& s, const UnitProblem& of, const Traits& traits) {
   if (!of.g.reads_ab() || of.g.empty()) return 0;
-  return (of.g.gate ? 2 : 1) * Model(s, of, traits).seconds();
+  const UnitRates rates(of.unit, s.threads, traits);
+  return products(of.g) * Model(s, of, traits, rates).seconds();
 }
 
 std::vector<Schedule> unit_candidates(const UnitProblem& of) {
@@ -372,7 +402,8 @@ std::optional<Schedule> unit_schedule(const UnitProblem& of, const Tuning& tunin
   if (tuning.values().size() >= schedule_tunables.size()) {
     return rounded(with(Schedule(), tuning), of);
   }
-  if (tuning.values().empty()) return Search(of, Ranking::best_below(below)).all().best();
+  if (tuning.values().empty())
+    return Search(of, Ranking::best_below(below / products(of.g))).all().best();
   return rounded(with(best_agreeing(Search(of, Ranking()).all().sorted(), tuning), tuning), of);
 }
 

@@ -3,6 +3,7 @@
 #include "kernels/gemm/units.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "kernels/gemm/hwy_floats.hpp"
 #include "kernels/gemm/hwy_units.hpp"
 #include "kernels/gemm/operands_refusal.hpp"
+#include "kernels/gemm/planned.hpp"
 #include "kernels/gemm/unit_product.hpp"
 #include "kernels/gemm/unit_schedule.hpp"
 
@@ -140,18 +142,9 @@ double seconds_of(const Schedule& schedule, const UnitProblem& of) {
   return predict(schedule, of, traits_for(of.unit, schedule.threads));
 }
 
-// Of the unit that the tuning names, whether or not this CPU has it; else of the one that is
-// predicted to be fastest, with what the tuning names.
-Choice choose(UnitSet set, const Problem& problem, const Tuning& tuning, const Environment& env) {
-  // Predictions for variants of one instruction set are made on any CPU.
-  const std::vector<UnitKind> known = kinds_for(set, problem, env, true);
-  std::vector<UnitKind> kinds =
-      has(set, UnitKind::fma) ? kinds_for(set, problem, env, false) : known;
-  const auto named = tuning.find("unit");
-  for (const UnitKind kind : known) {
-    if (named == number(kind)) kinds = {kind};
-  }
-  if (kinds.empty()) throw unavailable_error(*reasons_against(set, problem, env));
+// Of these units the one that is predicted to be fastest, with what the tuning names.
+Choice fastest(UnitSet set, std::vector<UnitKind> kinds, const Problem& problem,
+               const Tuning& tuning, const Environment& env) {
   std::optional<Choice> best;
   std::reverse(kinds.begin(), kinds.end());  // the fastest one first: less is predicted of others
   for (const UnitKind kind : kinds) {
@@ -163,8 +156,30 @@ Choice choose(UnitSet set, const Problem& problem, const Tuning& tuning, const E
     const double seconds = kinds.size() > 1 ? seconds_of(*schedule, of) : 0;
     if (!best || seconds < best->seconds) best = {std::move(unit), *schedule, seconds};
   }
-  if (named) best->schedule.unit = static_cast<UnitKind>(*named);
   return *std::move(best);
+}
+
+// Of the unit that the tuning names, whether or not this CPU has it; else of the fastest.
+Choice choose(UnitSet set, const Problem& problem, const Tuning& tuning, const Environment& env) {
+  // Predictions for variants of one instruction set are made on any CPU.
+  const std::vector<UnitKind> known = kinds_for(set, problem, env, true);
+  std::vector<UnitKind> kinds =
+      has(set, UnitKind::fma) ? kinds_for(set, problem, env, false) : known;
+  const auto named = tuning.find("unit");
+  for (const UnitKind kind : known) {
+    if (named == number(kind)) kinds = {kind};
+  }
+  if (kinds.empty()) throw unavailable_error(*reasons_against(set, problem, env));
+  if (tuning.values().empty()) {
+    static Planned<Choice> planned;
+    const std::array<DType, 3> types = {problem.dtype("a_type"), problem.dtype("b_type"),
+                                        problem.dtype("c_type")};
+    return planned.of(PlannedFor(Gemm(problem), env, types, set),
+                      [&] { return fastest(set, kinds, problem, tuning, env); });
+  }
+  Choice choice = fastest(set, std::move(kinds), problem, tuning, env);
+  if (named) choice.schedule.unit = static_cast<UnitKind>(*named);
+  return choice;
 }
 
 std::optional<std::string> defect_of(UnitSet set, const Choice& choice, const Problem& problem,

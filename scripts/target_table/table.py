@@ -66,6 +66,25 @@ def overview(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str:
         "compared with it. `?`: the goal lies within its 95 % interval.\n")
 
 
+def listed_and_random(verdicts: Sequence[Verdict]) -> str:
+    """A class's listed problems beside the random ones, where both were measured."""
+    drawn = {(verdict.name, verdict.threads): verdict for verdict in verdicts}
+    pairs = [(verdict, random) for verdict in verdicts
+             if (random := drawn.get((f"{verdict.name}-random", verdict.threads)))]
+    if not pairs:
+        return ""
+    text = "\n" + _row(["class", "threads", "listed [95 %]", "worst", "random [95 %]", "worst"])
+    text += _row(["---", "---:", "---:", "---:", "---:", "---:"])
+    for pair in pairs:
+        cells = [pair[0].name, str(pair[0].threads)]
+        for verdict in pair:
+            least = verdict.worst("best")
+            cells += [_ratio(verdict.means.get("best")),
+                      _number(least.figures["best"].value) if least else "–"]
+        text += _row(cells)
+    return text
+
+
 def _machine(verdicts: Sequence[Verdict]) -> str:
     return verdicts[0].problems[0].machine if verdicts else ""
 
