@@ -79,10 +79,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "blocks: a row's sums are the same bits whichever rows and threads are beside it, packed "
-    "before "
-    "or not") {
+TEST_CASE("blocks: a row's sums are the same bits whatever is beside it and however b is packed") {
   if (!has_unit()) {
     test::skip_part("no vpdpbusd here", "");
     return;

@@ -1,7 +1,7 @@
 // Weights in GGUF's blocks times rows of 8-bit integers (math int8-dynamic) by vpdpbusd. 16 rows of
 // b are transposed in registers, so that a lane of a vector is a column of c: sums of a block need
 // no additions across lanes, and one conversion and one multiply-add serve 16 columns. Few rows of
-// a are multiplied by what was just decoded; many by micro-panels.
+// a are multiplied by what was just transposed; many, and where b is constant all, by micro-panels.
 //
 // A lane is 32 bits: 4 integers that follow one another along k. A block of 32 elements of k, the
 // unit's step, is 8 lanes. Of each block and element of c: step · scale · (Σ q·w - zero·Σ q), where
