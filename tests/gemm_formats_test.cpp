@@ -465,6 +465,28 @@ TEST_CASE("formats: schedules of the search space are right, predicted, and foun
   }
 }
 
+TEST_CASE("few rows: a row's sums are the same bits however many rows are beside it") {
+  // k is in parts where several rows are, and whole where one is.
+  constexpr const char* forms[] = {
+      "fp32:k=2080,b_type=q4_0", "fp32:k=2080,b_type=q4_1", "fp32:k=2080,b_type=q8_0",
+      "fp32:k=2075,b_type=s8c",  "fp32:k=2075,b_type=bf16", "bf16:k=2075,a_type=bf16,b_type=bf16"};
+  for (const std::string form : forms) {
+    const std::string math = form.substr(0, form.find(':')), rest = form.substr(math.size() + 1);
+    const auto first_row = [&](int m) {
+      Trial trial("m=" + std::to_string(m) + ",n=37,trans_b=1," + rest, math);
+      trial.run("hwy", 1 + m % 2, Tuning{{"path", 5}});
+      const float* const c = trial.data<float>("c");
+      return std::vector<float>(c, c + 37);
+    };
+    const std::vector<float> alone = first_row(1);
+    for (int m = 2; m <= 8; ++m) {
+      INFO(form, " m=", m);
+      const bool same = alone == first_row(m);
+      CHECK(same);
+    }
+  }
+}
+
 TEST_CASE("hwy takes the unit that is predicted to be fastest, and any that a tuning names") {
   struct Form {
     const char* shape;

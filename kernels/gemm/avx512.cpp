@@ -7,11 +7,9 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 #include "backends/avx512.hpp"
 #include "generated_catalogue.hpp"
@@ -39,17 +37,7 @@ struct BFloat16Products {
   static Sums Add(Sums c, __m512i a, __m512i b) {
     return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
   }
-  static std::uint32_t Total(Sums sums) {
-    // Halves, quarters and so on.
-    sums += _mm512_maskz_shuffle_f32x4(all, sums, sums, 0x4E);
-    sums += _mm512_maskz_shuffle_f32x4(all, sums, sums, 0xB1);
-    sums += _mm512_maskz_permute_ps(all, sums, 0x4E);
-    return std::bit_cast<std::uint32_t>(sums[0] + sums[1]);
-  }
   static Sums Plus(Sums x, Sums y) { return _mm512_add_ps(x, y); }
-  static std::uint32_t Plus(std::uint32_t x, std::uint32_t y) {
-    return std::bit_cast<std::uint32_t>(std::bit_cast<float>(x) + std::bit_cast<float>(y));
-  }
   static __m512i LoadPart(std::int64_t elements, const void* from) {
     return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1u << elements) - 1), from);
   }
@@ -68,16 +56,7 @@ struct IntegerProducts {
     return (Sums)_mm512_dpbusd_epi32((__m512i)c, a, b);
   }
   static TileSums Add(TileSums c, __m512i a, __m512i b) { return _mm512_dpbusd_epi32(c, a, b); }
-  static std::uint32_t Total(Sums of) {
-    auto sums = (__m512i)of;
-    sums = _mm512_add_epi32(sums, _mm512_maskz_shuffle_i32x4(all, sums, sums, 0x4E));
-    sums = _mm512_add_epi32(sums, _mm512_maskz_shuffle_i32x4(all, sums, sums, 0xB1));
-    sums = _mm512_add_epi32(sums, _mm512_maskz_shuffle_epi32(all, sums, _MM_PERM_BADC));
-    const auto pair = static_cast<std::uint64_t>(sums[0]);
-    return static_cast<std::uint32_t>(pair) + static_cast<std::uint32_t>(pair >> 32);
-  }
   static Sums Plus(Sums x, Sums y) { return x + y; }
-  static std::uint32_t Plus(std::uint32_t x, std::uint32_t y) { return x + y; }
   static __m512i LoadPart(std::int64_t elements, const void* from) {
     return _mm512_maskz_loadu_epi8((std::uint64_t{1} << elements) - 1, from);
   }
@@ -134,19 +113,12 @@ void PackSteps(const PackCall& c) {
   PackLanes<E, 1>(c, c.steps);
 }
 
-using MicroFunction = void (*)(const MicroCall&);
-template <class Products, int count, int... row>
-constexpr auto micro_tiles_of(std::integer_sequence<int, row...>) {
-  return std::array<MicroFunction, sizeof...(row)>{MicroTile<Products, row + 1, count>...};
-}
-
 template <class Products>
 void Micro(const MicroCall& call) {
-  using Rows = std::make_integer_sequence<int, mr>;
-  static constexpr auto one_vector = micro_tiles_of<Products, 1>(Rows());
-  static constexpr auto two_vectors = micro_tiles_of<Products, 2>(Rows());
-  const auto& tiles = call.cols <= lanes_per_vector ? one_vector : two_vectors;
-  tiles[static_cast<std::size_t>(call.rows - 1)](call);
+  with_constant<mr>(call.rows, [&](auto rows) {
+    call.cols <= lanes_per_vector ? MicroTile<Products, rows, 1>(call)
+                                  : MicroTile<Products, rows, vectors>(call);
+  });
 }
 
 // Pairs of lanes that x and y have in turn, added up.
@@ -157,6 +129,14 @@ __attribute__((always_inline)) inline typename Products::Sums AddPairs(typename 
   return Products::Plus((Sums)_mm512_maskz_unpacklo_epi32(all, (__m512i)x, (__m512i)y),
                         (Sums)_mm512_maskz_unpackhi_epi32(all, (__m512i)x, (__m512i)y));
 }
+// Quarters of a vector, added up.
+template <class Products>
+__attribute__((always_inline)) inline __m512i AddQuarters(typename Products::Sums x) {
+  using Sums = typename Products::Sums;
+  x = Products::Plus(x, (Sums)_mm512_maskz_shuffle_i32x4(all, (__m512i)x, (__m512i)x, 0x4E));
+  return (__m512i)Products::Plus(
+      x, (Sums)_mm512_maskz_shuffle_i32x4(all, (__m512i)x, (__m512i)x, 0xB1));
+}
 // Additions across the lanes of four vectors at a time.
 template <class Products>
 __attribute__((always_inline)) inline void FourTotals(const typename Products::Sums* of,
@@ -164,48 +144,70 @@ __attribute__((always_inline)) inline void FourTotals(const typename Products::S
   using Sums = typename Products::Sums;
   const auto low = (__m512i)AddPairs<Products>(of[0], of[1]),
              high = (__m512i)AddPairs<Products>(of[2], of[3]);
-  Sums four = Products::Plus((Sums)_mm512_maskz_unpacklo_epi64(all_of_8, low, high),
-                             (Sums)_mm512_maskz_unpackhi_epi64(all_of_8, low, high));
-  auto lanes = (__m512i)four;
-  four = Products::Plus(four, (Sums)_mm512_maskz_shuffle_i32x4(all, lanes, lanes, 0x4E));
-  lanes = (__m512i)four;
-  four = Products::Plus(four, (Sums)_mm512_maskz_shuffle_i32x4(all, lanes, lanes, 0xB1));
-  _mm512_mask_storeu_epi32(to, 0xF, (__m512i)four);
+  const Sums four = Products::Plus((Sums)_mm512_maskz_unpacklo_epi64(all_of_8, low, high),
+                                   (Sums)_mm512_maskz_unpackhi_epi64(all_of_8, low, high));
+  _mm512_mask_storeu_epi32(to, 0xF, AddQuarters<Products>(four));
 }
+// Of one, in the same order: a sum does not depend on how many rows there are.
+template <class Products>
+__attribute__((always_inline)) inline std::uint32_t Total(typename Products::Sums of) {
+  using Sums = typename Products::Sums;
+  of = Products::Plus(of, (Sums)_mm512_maskz_shuffle_epi32(all, (__m512i)of, _MM_PERM_BADC));
+  of = Products::Plus(of, (Sums)_mm512_maskz_shuffle_epi32(all, (__m512i)of, _MM_PERM_CDAB));
+  return static_cast<std::uint32_t>(((IntegerProducts::Sums)AddQuarters<Products>(of))[0]);
+}
+
+// Whole vectors of k, from `first` on. Between parts the sums of a block of columns are kept as
+// vectors, those of a column's rows and of b side by side.
+struct PartOfK {
+  std::int64_t first, count;
+  bool last;
+  std::uint32_t* kept;
+};
 
 // `together` rows of b, columns col, col + apart…, and all rows of a: dot products of whole
 // vectors, k's last part masked.
-template <class Products, int rows, int together>
-void SkinnyColumns(const FewRowsCall& call, std::int64_t col, std::int64_t apart) {
+template <class Products, int rows, int together, bool in_parts>
+void SkinnyColumns(const FewRowsCall& call, const PartOfK& part, std::int64_t col,
+                   std::int64_t apart) {
   using Element = typename Products::Element;
-  constexpr std::int64_t step = 64 / sizeof(Element);
+  using Sums = typename Products::Sums;
+  constexpr std::int64_t step = 64 / sizeof(Element), line = step;
   const std::int64_t row = call.row_bytes / static_cast<std::int64_t>(sizeof(Element));
   const std::int64_t ldb = apart * row;
   const auto* const all_of_b = reinterpret_cast<const Element*>(call.b);
-  const Element* b = all_of_b + col * row;
+  const Element* b = all_of_b + col * row + part.first * step;
   // Long streams: lines of each that are on their way, more than hide memory's latency, because a
-  // prefetch is dropped while too many are. Short ones: the next call's rows, in the order of
-  // memory.
+  // prefetch is dropped while too many are. Else what the next call reads, in the order of memory:
+  // into L2 where a call's columns are more than L1 holds.
   constexpr std::int64_t lines = 32;
-  const bool in_streams = apart * call.k >= 8 * lines * step;
-  const Element* coming =
-      in_streams ? b + lines * step : all_of_b + call.cols * row + col * together * call.k;
-  const std::int64_t beside = in_streams ? ldb : step, behind = in_streams ? step : together * step;
-  const std::uint32_t* a = call.a;
+  constexpr auto hint = in_parts ? _MM_HINT_T1 : _MM_HINT_T0;
+  const bool in_streams = !in_parts && apart * call.k >= 8 * lines * step;
+  const Element* coming = in_streams ? b + lines * step
+                                     : all_of_b + call.cols * (row + part.first * step) +
+                                           col * together * part.count * step;
+  const std::int64_t beside = in_streams ? ldb : line, behind = in_streams ? line : together * line;
+  const std::uint32_t* a = call.a + part.first * rows * lanes_per_vector;
   const __m512i ones = _mm512_set1_epi8(1);
-  typename Products::Sums sums[together][rows];
+  const auto kept = [&](int r, int i) __attribute__((always_inline)) {
+    return part.kept + ((col + r * apart) * (rows + 1) + i) * lanes_per_vector;
+  };
+  const bool begins = !in_parts || part.first == 0;
+  Sums sums[together][rows];
   IntegerProducts::Sums of_columns[together];
 #pragma GCC unroll 16
   for (int r = 0; r < together; ++r) {
-    of_columns[r] = IntegerProducts::Zero();
+    of_columns[r] = begins ? IntegerProducts::Zero() : IntegerProducts::Load(kept(r, rows));
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i) sums[r][i] = Products::Zero();
+    for (int i = 0; i < rows; ++i) {
+      sums[r][i] = begins ? Products::Zero() : Products::Load(kept(r, i));
+    }
   }
   const auto multiply = [&](auto whole) __attribute__((always_inline)) {
     __m512i columns[together];
 #pragma GCC unroll 16
     for (int r = 0; r < together; ++r) {
-      _mm_prefetch(reinterpret_cast<const char*>(coming + r * beside), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(coming + r * beside), hint);
       const Element* const from = b + r * ldb;
       if constexpr (whole) {
         columns[r] = _mm512_loadu_si512(from);
@@ -225,16 +227,25 @@ void SkinnyColumns(const FewRowsCall& call, std::int64_t col, std::int64_t apart
     }
   };
   // Two loops of their own: accumulators of one with a choice of loads are copied and spilled.
-  for (std::int64_t left = call.k / step; left > 0; --left, b += step) {
+  for (std::int64_t left = part.count; left > 0; --left, b += step) {
     multiply(std::true_type());
     a += rows * lanes_per_vector;
+  }
+  if (in_parts && !part.last) {
+#pragma GCC unroll 16
+    for (int r = 0; r < together; ++r) {
+      if (sizeof(Element) == 1) IntegerProducts::Store(kept(r, rows), of_columns[r]);
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; ++i) Products::Store(kept(r, i), sums[r][i]);
+    }
+    return;
   }
   if (call.k % step > 0) multiply(std::false_type());
 #pragma GCC unroll 16
   for (int r = 0; r < together; ++r) {
     const std::int64_t place = col + r * apart;
     if (call.column_sums != nullptr) {
-      call.column_sums[place] = static_cast<std::int32_t>(IntegerProducts::Total(of_columns[r]));
+      call.column_sums[place] = static_cast<std::int32_t>(Total<IntegerProducts>(of_columns[r]));
     }
     constexpr int in_fours = rows / 4 * 4;
 #pragma GCC unroll 16
@@ -245,33 +256,55 @@ void SkinnyColumns(const FewRowsCall& call, std::int64_t col, std::int64_t apart
     }
 #pragma GCC unroll 16
     for (int i = in_fours; i < rows; ++i) {
-      call.sums[i * call.ld + place] = Products::Total(sums[r][i]);
+      call.sums[i * call.ld + place] = Total<Products>(sums[r][i]);
     }
   }
 }
 
 // As many rows of b at a time as leave registers for their sums, and enough of those for the
 // latency; far apart, so that each is one of few long streams and not a short one.
-template <class Products, int rows>
-void SkinnyRowsOf(const FewRowsCall& call) {
+template <class Products, int rows, bool in_parts>
+void SkinnyBlock(const FewRowsCall& call, const PartOfK& part) {
   constexpr bool three = rows <= 6 || sizeof(typename Products::Element) == 2;
   constexpr int together = rows <= 4 ? 4 : three ? 3 : 2;
   const std::int64_t apart = call.cols / together;
   for (std::int64_t col = 0; col < apart; ++col) {
-    SkinnyColumns<Products, rows, together>(call, col, apart);
+    SkinnyColumns<Products, rows, together, in_parts>(call, part, col, apart);
   }
   for (std::int64_t col = apart * together; col < call.cols; ++col) {
-    SkinnyColumns<Products, rows, 1>(call, col, 1);
+    SkinnyColumns<Products, rows, 1, in_parts>(call, part, col, 1);
   }
 }
 
-template <class Products, int... row>
-void SkinnyOf(const FewRowsCall& call, std::integer_sequence<int, row...>) {
-  ((call.rows == row + 1 ? SkinnyRowsOf<Products, row + 1>(call) : void()), ...);
+// Where a's rows do not fit an L1 of 48 KB, k is in parts that fill half of it, and columns in
+// blocks whose b and kept sums lie in L2.
+template <class Products, int rows>
+void SkinnyRowsOf(const FewRowsCall& call) {
+  constexpr std::int64_t step = 64 / sizeof(typename Products::Element);
+  constexpr std::int64_t of_a = 24 << 10, of_b = 128 << 10, vector_bytes = 64;
+  constexpr std::int64_t most = of_a / vector_bytes / rows;
+  const std::int64_t whole = call.k / step;
+  if (whole * rows * vector_bytes <= 2 * of_a)
+    return SkinnyBlock<Products, rows, false>(call, {0, whole, true, nullptr});
+  alignas(64) std::uint32_t kept[of_a / word_bytes];
+  constexpr std::int64_t most_kept = of_a / vector_bytes / (rows + 1);
+  const std::int64_t width = std::clamp<std::int64_t>(of_b / call.row_bytes, 12, most_kept);
+  for (std::int64_t first = 0; first < call.cols; first += width) {
+    FewRowsCall block = call;
+    block.b += first * call.row_bytes;
+    block.sums += first;
+    if (call.column_sums != nullptr) block.column_sums += first;
+    block.cols = std::min(width, call.cols - first);
+    for (std::int64_t p = 0; p < whole; p += most) {
+      const std::int64_t count = std::min(most, whole - p);
+      SkinnyBlock<Products, rows, true>(block, {p, count, p + count == whole, kept});
+    }
+  }
 }
+
 template <class Products>
 void Skinny(const FewRowsCall& call) {
-  SkinnyOf<Products>(call, std::make_integer_sequence<int, skinny_rows>());
+  with_constant<skinny_rows>(call.rows, [&](auto rows) { SkinnyRowsOf<Products, rows>(call); });
 }
 // Rows of a in whole vectors of lanes, the vectors of all rows side by side.
 template <class Element>

@@ -21,7 +21,7 @@ Unit avx512_integer_unit();     // a is unsigned
 FewRows avx512_few_bfloat16();  // vdpbf16ps
 FewRows avx512_few_integers();  // vpdpbusd
 // avx512_blocks.cpp: of a b in blocks.
-Unit avx512_block_unit(DType type);
+Unit avx512_block_unit(const Problem& problem);
 // amx.cpp
 Unit amx_unit(const Problem& problem, const Environment& env);
 

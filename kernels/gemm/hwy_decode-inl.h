@@ -65,21 +65,34 @@ void PackDecoded(const PackCall& c) {
   auto* const to = reinterpret_cast<float*>(c.to);
   // Of formats with blocks these are whole ones.
   const auto bytes = [](int64_t elements) { return elements * Format::bytes / kBlock; };
+  // Vectors of the panel beyond those of its columns are not read.
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  const int64_t whole = (c.count + lanes - 1) / lanes * lanes, used = std::min(c.width, whole);
   if (c.inner != 1) {
     for (int64_t p = 0; p < c.k; ++p) {
-      DecodeElements<Format>(from + bytes(p * c.inner), c.count, to + p * c.width);
-      std::fill(to + p * c.width + c.count, to + (p + 1) * c.width, 0.0f);
+      const std::uint8_t* const row = from + bytes(p * c.inner);
+      float* const to_row = to + p * c.width;
+      // Whole vectors where what lies behind them is a's or b's, and is not yet in the panel.
+      if (Format::heads == 0 && (c.k - 1 - p) * c.inner + c.count >= whole &&
+          p * c.width + whole <= c.k * c.width) {
+        for (int64_t v = 0; v < whole; v += lanes) {
+          hn::StoreU(Format::At(Format::Begin(nullptr), row, v), D(), to_row + v);
+        }
+      } else {
+        DecodeElements<Format>(row, c.count, to_row);
+      }
+      if (c.count < used) std::fill(to_row + c.count, to_row + used, 0.0f);
     }
     return;
   }
   HWY_ALIGN float rows[std::max<int64_t>(8, 3 * hn::MaxLanes(D())) * kDecoded];
-  if (c.count < c.width) std::fill_n(rows, c.width * kDecoded, 0.0f);
+  if (c.count < used) std::fill_n(rows, used * kDecoded, 0.0f);
   for (int64_t p = 0; p < c.k; p += kDecoded) {
     const int64_t here = std::min(kDecoded, c.k - p);
     for (int64_t v = 0; v < c.count; ++v) {
       DecodeElements<Format>(from + bytes(v * c.outer + p), here, rows + v * kDecoded);
     }
-    PackTransposed(rows, kDecoded, c.width, here, to + p * c.width, c.width);
+    PackTransposed(rows, kDecoded, used, here, to + p * c.width, c.width);
   }
 }
 

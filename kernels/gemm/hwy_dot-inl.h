@@ -43,29 +43,29 @@ class Dot {
     const DF d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     VF acc[kCount];
-    Zero(acc, kAll);
+    Zero(acc);
     std::int64_t p = 0;
     if constexpr (kCount <= 4) {
       // Too few sums to hide the latency of an FMA: even and odd vectors apart.
       VF odd[kCount];
-      Zero(odd, kAll);
+      Zero(odd);
       for (; p + 2 * lanes <= t.k; p += 2 * lanes) {
         Step(acc, t, p, Whole());
         Step(odd, t, p + lanes, Whole());
       }
-      Add(acc, odd, kAll);
+#pragma GCC unroll 4
+      for (int i = 0; i < kCount; ++i) acc[i] = hn::Add(acc[i], odd[i]);
     }
-    for (; p + lanes <= t.k; p += lanes) {
-      Step(acc, t, p, Whole());
-    }
-    if (p < t.k) {
-      const Part part(d, static_cast<std::size_t>(t.k - p));
-      Step(acc, t, p, part);
-    }
+    for (; p + lanes <= t.k; p += lanes) Step(acc, t, p, Whole());
+    if (p < t.k) Step(acc, t, p, Part(d, static_cast<std::size_t>(t.k - p)));
     Write(acc, t);
   }
 
   static constexpr int kCount = kSkinny * kLong;
+  static HWY_INLINE void Zero(VF (&acc)[kCount]) {
+#pragma GCC unroll 32
+    for (int i = 0; i < kCount; ++i) acc[i] = hn::Zero(DF());
+  }
   static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& args) {
     const DotArgs t = args;  // stores to c could be to args
 #if HWY_TARGET != HWY_SCALAR
@@ -90,63 +90,30 @@ class Dot {
   }
 
  private:
-  static constexpr std::make_integer_sequence<int, kCount> kAll{};
-
-  template <int... I>
-  static HWY_INLINE void Zero(VF (&acc)[kCount], std::integer_sequence<int, I...>) {
-    ((acc[I] = hn::Zero(DF())), ...);
-  }
-  template <int... I>
-  static HWY_INLINE void Add(VF (&acc)[kCount], const VF (&more)[kCount],
-                             std::integer_sequence<int, I...>) {
-    ((acc[I] = hn::Add(acc[I], more[I])), ...);
-  }
   // A vector of each row: of the operand with fewer rows in registers, of the other one by one.
   template <class Loader>
   static HWY_INLINE void Step(VF (&acc)[kCount], const DotArgs& t, std::int64_t p,
                               const Loader& loader) {
-    constexpr std::make_integer_sequence<int, kSkinny> skinny_rows{};
-    constexpr std::make_integer_sequence<int, kLong> long_rows{};
-    if constexpr (kSkinny < kLong) {
-      VF skinny[kSkinny];
-      Load<kLong>(skinny, t.skinny + p, t.skinny_ld, loader, skinny_rows);
-      StepLong(acc, skinny, t.longer + p, t.long_ld, loader, long_rows);
-    } else {
-      VF longer[kLong];
-      Load<kSkinny>(longer, t.longer + p, t.long_ld, loader, long_rows);
-      StepSkinny(acc, longer, t.skinny + p, t.skinny_ld, loader, skinny_rows);
+    constexpr bool kFewSkinny = kSkinny < kLong;
+    constexpr int kHeld = kFewSkinny ? kSkinny : kLong, kOthers = kFewSkinny ? kLong : kSkinny;
+    const float* const held = (kFewSkinny ? t.skinny : t.longer) + p;
+    const float* const others = (kFewSkinny ? t.longer : t.skinny) + p;
+    const std::int64_t held_ld = kFewSkinny ? t.skinny_ld : t.long_ld;
+    const std::int64_t others_ld = kFewSkinny ? t.long_ld : t.skinny_ld;
+    VF rows[kHeld];
+#pragma GCC unroll 16
+    for (int i = 0; i < kHeld; ++i) {
+      rows[i] = hc::InRegister<kOthers>(loader.Load(DF(), held + i * held_ld));
     }
-  }
-  template <int kUses, int kRows, class Loader, int... R>
-  static HWY_INLINE void Load(VF (&rows)[kRows], const float* from, std::int64_t ld,
-                              const Loader& loader, std::integer_sequence<int, R...>) {
-    ((rows[R] = hc::InRegister<kUses>(loader.Load(DF(), from + R * ld))), ...);
-  }
-  template <class Loader, int... M>
-  static HWY_INLINE void StepLong(VF (&acc)[kCount], const VF (&skinny)[kSkinny], const float* from,
-                                  std::int64_t ld, const Loader& loader,
-                                  std::integer_sequence<int, M...>) {
-    (AddToRow<M>(acc, skinny, hc::InRegister<kSkinny>(loader.Load(DF(), from + M * ld)),
-                 std::make_integer_sequence<int, kSkinny>()),
-     ...);
-  }
-  template <int kM, int... F>
-  static HWY_INLINE void AddToRow(VF (&acc)[kCount], const VF (&skinny)[kSkinny], VF longer,
-                                  std::integer_sequence<int, F...>) {
-    ((acc[kM * kSkinny + F] = hn::MulAdd(skinny[F], longer, acc[kM * kSkinny + F])), ...);
-  }
-  template <class Loader, int... F>
-  static HWY_INLINE void StepSkinny(VF (&acc)[kCount], const VF (&longer)[kLong], const float* from,
-                                    std::int64_t ld, const Loader& loader,
-                                    std::integer_sequence<int, F...>) {
-    (AddToColumn<F>(acc, longer, hc::InRegister<kLong>(loader.Load(DF(), from + F * ld)),
-                    std::make_integer_sequence<int, kLong>()),
-     ...);
-  }
-  template <int kF, int... M>
-  static HWY_INLINE void AddToColumn(VF (&acc)[kCount], const VF (&longer)[kLong], VF skinny,
-                                     std::integer_sequence<int, M...>) {
-    ((acc[M * kSkinny + kF] = hn::MulAdd(skinny, longer[M], acc[M * kSkinny + kF])), ...);
+#pragma GCC unroll 16
+    for (int j = 0; j < kOthers; ++j) {
+      const VF other = hc::InRegister<kHeld>(loader.Load(DF(), others + j * others_ld));
+#pragma GCC unroll 16
+      for (int i = 0; i < kHeld; ++i) {
+        VF& sum = acc[kFewSkinny ? j * kSkinny + i : i * kSkinny + j];
+        sum = hn::MulAdd(rows[i], other, sum);
+      }
+    }
   }
 #if HWY_TARGET != HWY_SCALAR
   // Sums that are neighbours in c, of a row of the skinny operand or of one of the long operand,
@@ -237,16 +204,9 @@ DotFunction DotOf(int64_t longer) {
   return dots[static_cast<std::size_t>(longer - 1)];
 }
 inline DotFunction DotFor(int64_t skinny, int64_t longer) {
-  switch (skinny) {
-    case 1:
-      return DotOf<1>(longer);
-    case 2:
-      return DotOf<2>(longer);
-    case 3:
-      return DotOf<3>(longer);
-    default:
-      return DotOf<4>(longer);
-  }
+  static constexpr std::array<DotFunction (*)(int64_t), kDotSkinny> of = {DotOf<1>, DotOf<2>,
+                                                                          DotOf<3>, DotOf<4>};
+  return of[static_cast<std::size_t>(skinny - 1)](longer);
 }
 
 // Rows of the long operand that are read at once: neighbours or, where job.order, so many rows
@@ -374,71 +334,51 @@ class PackedDot {
     const DF d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     VF acc[kCount];
-    if (t.first) {
-      Zero(acc, kAll);
-    } else {
-      Load(acc, t.sums, kAll);
+#pragma GCC unroll 32
+    for (int i = 0; i < kCount; ++i) {
+      acc[i] = t.first ? VF(hn::Zero(d)) : VF(hn::LoadU(d, t.sums + i * lanes));
     }
     Cursor at = {t.dot.skinny, t.dot.longer, t.prefetch};
     const std::int64_t ld = t.dot.long_ld;
     std::int64_t p = t.dot.k;
     for (; p >= lanes; p -= lanes) {
-      Step(acc, at, ld, Whole(), kEachRow);
+      Step(acc, at, ld, Whole());
       at.skinny += kSkinny * lanes;
       at.longer += lanes;
       at.prefetch += t.prefetch_step;
     }
-    if (p > 0) Step(acc, at, ld, Part(d, static_cast<std::size_t>(p)), kEachRow);
-    if (t.last) {
-      Dot<kSkinny, kRows>::Write(acc, t.dot);
-    } else {
-      Store(acc, t.sums, kAll);
-    }
+    if (p > 0) Step(acc, at, ld, Part(d, static_cast<std::size_t>(p)));
+    if (t.last) return Dot<kSkinny, kRows>::Write(acc, t.dot);
+#pragma GCC unroll 32
+    for (int i = 0; i < kCount; ++i) hn::StoreU(acc[i], d, t.sums + i * lanes);
   }
 
  private:
   static constexpr int kCount = kSkinny * kRows;
-  static constexpr std::make_integer_sequence<int, kCount> kAll{};
-  static constexpr std::make_integer_sequence<int, kRows> kEachRow{};
   struct Cursor {
     const float* HWY_RESTRICT skinny;
     const float* HWY_RESTRICT longer;
     const float* prefetch;
   };
 
-  template <int... I>
-  static HWY_INLINE void Zero(VF (&acc)[kCount], std::integer_sequence<int, I...>) {
-    ((acc[I] = hn::Zero(DF())), ...);
-  }
-  template <int... I>
-  static HWY_INLINE void Load(VF (&acc)[kCount], const float* from,
-                              std::integer_sequence<int, I...>) {
-    ((acc[I] = hn::LoadU(DF(), from + I * hn::Lanes(DF()))), ...);
-  }
-  template <int... I>
-  static HWY_INLINE void Store(const VF (&acc)[kCount], float* to,
-                               std::integer_sequence<int, I...>) {
-    (hn::StoreU(acc[I], DF(), to + I * hn::Lanes(DF())), ...);
-  }
-  template <class Loader, int... R>
+  template <class Loader>
   static HWY_INLINE void Step(VF (&acc)[kCount], const Cursor& at, std::int64_t ld,
-                              const Loader& loader, std::integer_sequence<int, R...>) {
+                              const Loader& loader) {
     VF longer[kRows];
-    ((longer[R] = hc::InRegister<kSkinny>(loader.Load(DF(), at.longer + R * ld))), ...);
-    (__builtin_prefetch(at.prefetch + R * ld, 0, 2), ...);
-    StepAll(acc, longer, at.skinny, std::make_integer_sequence<int, kSkinny>());
-  }
-  template <int... F>
-  static HWY_INLINE void StepAll(VF (&acc)[kCount], const VF (&longer)[kRows], const float* skinny,
-                                 std::integer_sequence<int, F...>) {
-    (StepOne<F>(acc, longer, hc::InRegister<kRows>(hn::LoadU(DF(), skinny + F * hn::Lanes(DF()))),
-                kEachRow),
-     ...);
-  }
-  template <int kF, int... R>
-  static HWY_INLINE void StepOne(VF (&acc)[kCount], const VF (&longer)[kRows], VF skinny,
-                                 std::integer_sequence<int, R...>) {
-    ((acc[R * kSkinny + kF] = hn::MulAdd(skinny, longer[R], acc[R * kSkinny + kF])), ...);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      longer[r] = hc::InRegister<kSkinny>(loader.Load(DF(), at.longer + r * ld));
+      __builtin_prefetch(at.prefetch + r * ld, 0, 2);
+    }
+#pragma GCC unroll 8
+    for (int f = 0; f < kSkinny; ++f) {
+      const std::int64_t place = f * static_cast<std::int64_t>(hn::Lanes(DF()));
+      const VF skinny = hc::InRegister<kRows>(hn::LoadU(DF(), at.skinny + place));
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        acc[r * kSkinny + f] = hn::MulAdd(skinny, longer[r], acc[r * kSkinny + f]);
+      }
+    }
   }
 };
 
@@ -455,22 +395,10 @@ PackedDotFunction PackedDotOf(int64_t rows) {
   return dots[static_cast<std::size_t>(rows - 1)];
 }
 inline PackedDotFunction PackedDotFor(int64_t skinny, int64_t rows) {
-  switch (skinny) {
-    case 2:
-      return PackedDotOf<2>(rows);
-    case 3:
-      return PackedDotOf<3>(rows);
-    case 4:
-      return PackedDotOf<4>(rows);
-    case 5:
-      return PackedDotOf<5>(rows);
-    case 6:
-      return PackedDotOf<6>(rows);
-    case 7:
-      return PackedDotOf<7>(rows);
-    default:
-      return PackedDotOf<8>(rows);
-  }
+  static constexpr std::array<PackedDotFunction (*)(int64_t), 7> of = {
+      PackedDotOf<2>, PackedDotOf<3>, PackedDotOf<4>, PackedDotOf<5>,
+      PackedDotOf<6>, PackedDotOf<7>, PackedDotOf<8>};
+  return of[static_cast<std::size_t>(std::clamp<int64_t>(skinny, 2, 8) - 2)](rows);
 }
 
 // to[v][f][lane] = skinny(f, v·lanes + lane), zeros beyond k: vectors in the order PackedDot reads

@@ -10,10 +10,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
+#include <iterator>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/common/register-inl.h"
 #include "kernels/gemm/hwy_formats-inl.h"
 #include "kernels/gemm/hwy_formats.hpp"
 
@@ -21,55 +22,37 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
 
-// A row of a alone: a scale multiplies its block's sum, not each element.
-template <class Format>
-concept HasIntegers = requires(const std::uint8_t* block) {
-  Format::Integer(block, 0);
-};
-
-// Sums of `together` rows of b with `rows` rows of a. `parts` of each sum are independent, so that
-// multiply-adds need not wait for one another.
-template <class Format, int rows, int together, int parts>
+// Sums of `together` rows of b with `rows` rows of a. A sum takes k's vectors in order, and does
+// not depend on how many rows there are.
+template <class Format, int rows, int together>
 HWY_INLINE void AddBlock(const std::uint8_t* const (&b)[together],
                          const float (&heads)[together][kHeads], std::int64_t of_heads,
-                         const float* a, std::int64_t lda, V (&sums)[together][rows][parts]) {
+                         const float* a, std::int64_t lda, V (&sums)[together][rows]) {
   const D d;
   constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
-  if constexpr (rows == 1 && HasIntegers<Format>) {
-#pragma GCC unroll 4
-    for (int r = 0; r < together; ++r) {
-      V of_block = hn::Mul(Format::Integer(b[r], 0), hn::LoadU(d, a));
-#pragma GCC unroll 32
-      for (std::int64_t place = lanes; place < kBlock; place += lanes) {
-        of_block = hn::MulAdd(Format::Integer(b[r], place), hn::LoadU(d, a + place), of_block);
-      }
-      sums[r][0][0] = hn::MulAdd(of_block, hn::Set(d, heads[r][of_heads]), sums[r][0][0]);
-    }
-    return;
-  }
   typename Format::Start starts[together];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int r = 0; r < together; ++r) starts[r] = Format::Begin(heads[r] + of_heads);
 #pragma GCC unroll 32
   for (std::int64_t place = 0; place < kBlock; place += lanes) {
     V weights[together];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < together; ++r) weights[r] = Format::At(starts[r], b[r], place);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) {
-      const V of_a = hn::LoadU(d, a + i * lda + place);
-#pragma GCC unroll 4
+      const V of_a = common::HWY_NAMESPACE::InRegister<together>(hn::LoadU(d, a + i * lda + place));
+#pragma GCC unroll 8
       for (int r = 0; r < together; ++r) {
-        V& sum = sums[r][i][place / lanes % parts];
-        sum = hn::MulAdd(weights[r], of_a, sum);
+        sums[r][i] = hn::MulAdd(weights[r], of_a, sums[r][i]);
       }
     }
   }
 }
 
-// Elements [first, last) of k, whose sums are added to those before.
+// Elements [first, last) of k. Between parts the sums of a block of columns are kept as vectors.
 struct PartOfK {
   std::int64_t first, last;
+  float* kept;  // [column][row][lane]
 };
 
 // b before it is read, a line for each that is. In streams: what lies some 16 lines ahead in each
@@ -86,7 +69,7 @@ struct Prefetches {
     due += in_streams ? bytes : bytes * together;
     for (; due > 0; due -= line) {
       if constexpr (in_streams) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int r = 0; r < together; ++r) hwy::Prefetch(b[r] + 16 * line);
       } else {
         constexpr int read = 0, l2 = 2;
@@ -101,21 +84,23 @@ struct Prefetches {
 template <class Format, int rows, int together, bool in_streams>
 void SkinnyColumns(const FewRowsCall& c, const PartOfK& part, std::int64_t col, std::int64_t apart,
                    Prefetches<in_streams>& prefetches) {
-  constexpr int parts = rows * together <= 4 ? 2 : 1;
   const D d;
+  constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
   const auto* const a = reinterpret_cast<const float*>(c.a);
   const std::int64_t lda = decoded_row(c.k);
-  V sums[together][rows][parts];
-#pragma GCC unroll 4
+  const auto kept = [&](int r, int i) {
+    return part.kept + ((col + r * apart) * rows + i) * lanes;
+  };
+  V sums[together][rows];
+#pragma GCC unroll 8
   for (int r = 0; r < together; ++r) {
 #pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) {
-#pragma GCC unroll 2
-      for (int p = 0; p < parts; ++p) sums[r][i][p] = hn::Zero(d);
+      sums[r][i] = part.first > 0 ? V(hn::Load(d, kept(r, i))) : V(hn::Zero(d));
     }
   }
   const std::uint8_t* b[together];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int r = 0; r < together; ++r) {
     b[r] = reinterpret_cast<const std::uint8_t*>(c.b) + (col + r * apart) * c.row_bytes +
            part.first / kBlock * Format::bytes;
@@ -124,79 +109,101 @@ void SkinnyColumns(const FewRowsCall& c, const PartOfK& part, std::int64_t col, 
   std::int64_t p = part.first;
   while (p + kBlock <= part.last) {
     const std::int64_t blocks = std::min((part.last - p) / kBlock, kBlocksTogether<Format>);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < together; ++r) ReadHeads<Format>(b[r], blocks, heads[r]);
     for (std::int64_t t = 0; t < blocks; ++t, p += kBlock) {
       prefetches.Next(b, Format::bytes);
-      AddBlock<Format, rows, together, parts>(b, heads, t * Format::heads, a + p, lda, sums);
-#pragma GCC unroll 4
+      AddBlock<Format, rows, together>(b, heads, t * Format::heads, a + p, lda, sums);
+#pragma GCC unroll 8
       for (int r = 0; r < together; ++r) b[r] += Format::bytes;
     }
   }
   if (p < part.last) {
     std::uint8_t rest[together][Format::bytes] = {};
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < together; ++r) {
       std::memcpy(rest[r], b[r],
                   static_cast<std::size_t>((part.last - p) * Format::bytes / kBlock));
       b[r] = rest[r];
     }
-    AddBlock<Format, rows, together, parts>(b, heads, 0, a + p, lda, sums);
+    AddBlock<Format, rows, together>(b, heads, 0, a + p, lda, sums);
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (int r = 0; r < together; ++r) {
 #pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) {
-      V sum = sums[r][i][0];
-      if (parts == 2) sum = hn::Add(sum, sums[r][i][parts - 1]);
-      float& to = reinterpret_cast<float*>(c.sums)[i * c.ld + col + r * apart];
-      const float total = hn::GetLane(hn::SumOfLanes(d, sum));
-      to = part.first > 0 ? to + total : total;
+      if (part.last < c.k) {
+        hn::Store(sums[r][i], d, kept(r, i));
+      } else {
+        reinterpret_cast<float*>(c.sums)[i * c.ld + col + r * apart] =
+            hn::GetLane(hn::SumOfLanes(d, sums[r][i]));
+      }
     }
   }
 }
 
-// So many rows of b at a time that their sums stay in registers, 32 or 16 of them. They are
-// neighbours, some kilobytes of b, while what follows them is on its way; only where a product
-// takes less time than its bytes (a row of a and short floats) they are few long streams. k in
-// parts of which a's rows fill half of an L1 of 48 KB at most, as all columns read them again.
+// Columns [first, …) of a block; the last ones fewer at a time.
+template <class Format, int rows, int together, bool in_streams>
+void SkinnyBlock(const FewRowsCall& c, const PartOfK& part, std::int64_t first,
+                 Prefetches<in_streams>& prefetches) {
+  const std::int64_t apart = (c.cols - first) / together;
+  for (std::int64_t col = first; col < first + apart; ++col) {
+    SkinnyColumns<Format, rows, together>(c, part, col, apart, prefetches);
+  }
+  if constexpr (together > 1) {
+    constexpr int fewer = together > 4 ? 4 : 1;
+    SkinnyBlock<Format, rows, fewer>(c, part, first + apart * together, prefetches);
+  }
+}
+
+// So many rows of b at a time that their sums stay in registers, 32 or 16 of them, and that
+// multiply-adds need not wait for one another. They are neighbours, some kilobytes of b, while what
+// follows them is on its way; only where a product takes less time than its bytes (a row or two of
+// a and short floats) they are few long streams. Where a's rows fill more than two thirds of an L1
+// of 48 KB, k is in parts of which they fill half: more columns then, whose b and kept sums lie in
+// L2, as all of them read a's part again. Blocks take so long to decode that
+// a comes from L2 meanwhile.
 template <class Format, int rows>
 void SkinnyRows(const FewRowsCall& c) {
+  constexpr bool in_streams = rows <= 2 && Format::bytes >= 2 * kBlock;
 #if HWY_TARGET <= HWY_AVX3
-  constexpr int together = rows <= 4 ? 4 : 3;
+  constexpr int together = rows == 1 ? (in_streams ? 6 : 8) : rows <= 4 ? 4 : 3;
 #else
   constexpr int together = rows == 1 ? 4 : rows <= 4 ? 2 : 1;
 #endif
-  constexpr std::int64_t of_a = 24 << 10, of_b = 8 << 10;
+  constexpr std::int64_t most_of_a = 32 << 10, of_a = 24 << 10;
+  constexpr std::int64_t of_b = 8 << 10, of_b_in_parts = 128 << 10;
   constexpr std::int64_t of_part = of_a / sizeof(float) / rows / kBlock * kBlock;
-  constexpr bool in_streams = rows == 1 && Format::bytes >= 2 * kBlock;
+  constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
+  HWY_ALIGN float kept[of_a / sizeof(float)];
+  constexpr std::int64_t most_kept = std::size(kept) / (rows * lanes);
+  const bool in_parts =
+      Format::heads == 0 && c.k * rows * static_cast<std::int64_t>(sizeof(float)) > most_of_a;
   const std::int64_t row_bytes = std::max<std::int64_t>(c.row_bytes, 1);
-  const std::int64_t columns = std::max<std::int64_t>(of_b / row_bytes / together, 1) * together;
-  const std::int64_t width = in_streams ? c.cols : columns;
+  std::int64_t width = (in_parts ? of_b_in_parts : of_b) / row_bytes;
+  if (in_streams) width = c.cols;
+  if (in_parts) width = std::min(width, most_kept);
+  width = std::max<std::int64_t>(width / together, 1) * together;
   for (std::int64_t first = 0; first < c.cols; first += width) {
-    const std::int64_t cols = std::min(width, c.cols - first), apart = cols / together;
-    const auto* const b = reinterpret_cast<const std::uint8_t*>(c.b);
-    Prefetches<in_streams> prefetches{b + (first + cols) * c.row_bytes,
-                                      reinterpret_cast<const std::uint8_t*>(c.end)};
-    for (std::int64_t p = 0; p < c.k; p += of_part) {
-      const PartOfK part{p, std::min(c.k, p + of_part)};
-      for (std::int64_t col = 0; col < apart; ++col) {
-        SkinnyColumns<Format, rows, together>(c, part, first + col, apart, prefetches);
-      }
-      for (std::int64_t col = apart * together; col < cols; ++col) {
-        SkinnyColumns<Format, rows, 1>(c, part, first + col, 1, prefetches);
-      }
+    FewRowsCall block = c;
+    block.b += first * c.row_bytes;
+    block.sums += first;
+    block.cols = std::min(width, c.cols - first);
+    Prefetches<in_streams> prefetches{
+        reinterpret_cast<const std::uint8_t*>(block.b) + block.cols * c.row_bytes,
+        reinterpret_cast<const std::uint8_t*>(c.end)};
+    const std::int64_t step = in_parts ? of_part : std::max<std::int64_t>(c.k, 1);
+    for (std::int64_t p = 0; p < c.k; p += step) {
+      const PartOfK part{p, std::min(c.k, p + step), kept};
+      SkinnyBlock<Format, rows, together>(block, part, 0, prefetches);
     }
   }
 }
 
-template <class Format, int... row>
-void SkinnyOf(const FewRowsCall& c, std::integer_sequence<int, row...>) {
-  ((c.rows == row + 1 ? SkinnyRows<Format, row + 1>(c) : void()), ...);
-}
 template <class Format>
 void MultiplyFew(const FewRowsCall& c) {
-  SkinnyOf<Format>(c, std::make_integer_sequence<int, most_decoded_rows>());
+  with_constant<most_decoded_rows>(c.rows,
+                                   [&](auto rows) HWY_ATTR { SkinnyRows<Format, rows>(c); });
 }
 
 }  // namespace HWY_NAMESPACE

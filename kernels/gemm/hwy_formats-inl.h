@@ -52,7 +52,6 @@ HWY_INLINE auto Widened(const void* from) {
 }
 
 // Blocks that begin with `heads` float16 numbers: scale, minimum. Begin() takes them as float32.
-// Integer(): where there is a scale alone, what it multiplies.
 template <std::int64_t bytes_of_block, std::int64_t heads_of_block>
 struct Blocks {
   static constexpr std::int64_t bytes = bytes_of_block, heads = heads_of_block;
@@ -65,11 +64,8 @@ struct Q8Blocks : Blocks<34, 1> {
   static HWY_INLINE Start Begin(const float* heads_of_this) {
     return {hn::Set(D(), heads_of_this[0])};
   }
-  static HWY_INLINE V Integer(const std::uint8_t* block, std::int64_t place) {
-    return hn::ConvertTo(D(), Widened<std::int8_t>(block + 2 + place));
-  }
   static HWY_INLINE V At(const Start& start, const std::uint8_t* block, std::int64_t place) {
-    return hn::Mul(Integer(block, place), start.scale);
+    return hn::Mul(hn::ConvertTo(D(), Widened<std::int8_t>(block + 2 + place)), start.scale);
   }
 };
 
@@ -108,17 +104,6 @@ struct Q4Blocks : NibbleBlocks<1> {
 #else
     return {scale, hn::Mul(scale, hn::Set(D(), -8.0f))};
 #endif
-  }
-  // Bits of a float32 whose last place is 1 or, of the upper nibble, 1/16: no shift and no
-  // conversion.
-  static HWY_INLINE V Integer(const std::uint8_t* block, std::int64_t place) {
-    const D d;
-    const hn::Rebind<std::int32_t, D> words;
-    const auto both = Widened<std::uint8_t>(block + 2 + place % 16);
-    const float one = place < 16 ? 0x1p23f : 0x1p19f;
-    const auto bits =
-        hn::OrAnd(hn::BitCast(words, hn::Set(d, one)), both, hn::Set(words, place < 16 ? 15 : 240));
-    return hn::Sub(hn::BitCast(d, bits), hn::Set(d, one + 8));
   }
 };
 struct Q4WithMinimum : NibbleBlocks<2> {

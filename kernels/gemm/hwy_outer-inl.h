@@ -46,75 +46,43 @@ class Update {
     const DF d;
     const UpdateArgs t = args;  // stores to y could be to args
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    Rows rows;
-    Begin(rows, t, kAllRows);
-    Weights held;
-    Hold(held, t.w, std::make_integer_sequence<int, kHeldCount>());
+    const float* rows[kDepth];
+    VF held[kHeld ? kCount : 1];
+#pragma GCC unroll 8
+    for (int r = 0; r < kDepth; ++r) rows[r] = t.b + r * t.ldb;
+#pragma GCC unroll 32
+    for (int i = 0; kHeld && i < kCount; ++i) held[i] = hn::Set(d, t.w[i]);
+    // Columns [j,…): of each row of b a vector, for all rows of y.
+    const auto step = [&](int64_t j, int64_t prefetched, const auto& loader) HWY_ATTR {
+      VF y[kSkinny];
+#pragma GCC unroll 16
+      for (int f = 0; f < kSkinny; ++f) y[f] = loader.Load(d, t.y + j + f * outer_row);
+#pragma GCC unroll 8
+      for (int r = 0; r < kDepth; ++r) {
+        const VF b = hc::InRegister<kSkinny>(loader.Load(d, rows[r] + j));
+        if constexpr (kPrefetches) hwy::Prefetch(rows[r] + prefetched);
+#pragma GCC unroll 16
+        for (int f = 0; f < kSkinny; ++f) {
+          const int i = r * kSkinny + f;
+          y[f] = hn::MulAdd(kHeld ? held[i] : VF(hn::Set(d, t.w[i])), b, y[f]);
+        }
+      }
+#pragma GCC unroll 16
+      for (int f = 0; f < kSkinny; ++f) loader.Store(y[f], d, t.y + j + f * outer_row);
+    };
     const int64_t prefetch = kPrefetches ? std::min(kUpdatePrefetch, t.cols / lanes * lanes) : 0;
     const int64_t last = t.cols - prefetch;
     const int64_t next = t.more ? kDepth * t.ldb - last : 0;
     int64_t j = 0;
-    for (; j + lanes <= last; j += lanes) {
-      Step(rows, t.w, held, t.y + j, j, j + prefetch, Whole(), kRowsOfY);
-    }
-    for (; j + lanes <= t.cols; j += lanes) {
-      Step(rows, t.w, held, t.y + j, j, j + next, Whole(), kRowsOfY);
-    }
-    if (j < t.cols) {
-      const Part part(d, static_cast<std::size_t>(t.cols - j));
-      Step(rows, t.w, held, t.y + j, j, j, part, kRowsOfY);
-    }
+    for (; j + lanes <= last; j += lanes) step(j, j + prefetch, Whole());
+    for (; j + lanes <= t.cols; j += lanes) step(j, j + next, Whole());
+    if (j < t.cols) step(j, j, Part(d, static_cast<std::size_t>(t.cols - j)));
   }
 
  private:
-  static constexpr std::make_integer_sequence<int, kSkinny> kRowsOfY{};
-  static constexpr std::make_integer_sequence<int, kDepth> kAllRows{};
   // Weights in registers; else each product loads one.
-  static constexpr bool kHeld = kSkinny * kDepth <= (kMr * kNv >= 24 ? 24 : 8);
-  static constexpr int kHeldCount = kHeld ? kSkinny * kDepth : 1;
-  using Weights = VF[kHeldCount];
-  using Rows = const float* [kDepth];
-
-  template <int... I>
-  static HWY_INLINE void Hold(Weights& held, const float* w, std::integer_sequence<int, I...>) {
-    ((held[I] = hn::Set(DF(), w[I])), ...);
-  }
-  template <int... R>
-  static HWY_INLINE void Begin(Rows& rows, const UpdateArgs& t, std::integer_sequence<int, R...>) {
-    ((rows[R] = t.b + R * t.ldb), ...);
-  }
-  template <class Loader, int... F>
-  static HWY_INLINE void Step(const Rows& rows, const float* w, const Weights& held, float* to,
-                              int64_t j, int64_t prefetched, const Loader& loader,
-                              std::integer_sequence<int, F...>) {
-    const DF d;
-    VF y[kSkinny];
-    ((y[F] = loader.Load(d, to + F * outer_row)), ...);
-    All(y, rows, w, held, j, prefetched, loader, kAllRows);
-    (loader.Store(y[F], d, to + F * outer_row), ...);
-  }
-  template <class Loader, int... R>
-  static HWY_INLINE void All(VF (&y)[kSkinny], const Rows& rows, const float* w,
-                             const Weights& held, int64_t j, int64_t prefetched,
-                             const Loader& loader, std::integer_sequence<int, R...>) {
-    (One<R>(y, w, held, hc::InRegister<kSkinny>(loader.Load(DF(), rows[R] + j)),
-            rows[R] + prefetched, kRowsOfY),
-     ...);
-  }
-  template <int kRow, int... F>
-  static HWY_INLINE void One(VF (&y)[kSkinny], const float* w, const Weights& held, VF b,
-                             const float* prefetched, std::integer_sequence<int, F...>) {
-    if constexpr (kPrefetches) hwy::Prefetch(prefetched);
-    ((y[F] = hn::MulAdd(Weight<kRow * kSkinny + F>(w, held), b, y[F])), ...);
-  }
-  template <int kIndex>
-  static HWY_INLINE VF Weight(const float* w, const Weights& held) {
-    if constexpr (kHeld) {
-      return held[kIndex];
-    } else {
-      return hn::Set(DF(), w[kIndex]);
-    }
-  }
+  static constexpr int kCount = kSkinny * kDepth;
+  static constexpr bool kHeld = kCount <= (kMr * kNv >= 24 ? 24 : 8);
 };
 
 // Rows of b at once: 8, so that sums are loaded and stored once in eight products; with 16 they are

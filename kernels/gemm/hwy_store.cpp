@@ -55,6 +55,9 @@ HWY_INLINE const std::byte* RowOf(const View& view, const Rectangle& at, int64_t
          place * static_cast<int64_t>(view.dtype->block_bytes);
 }
 
+// Floats of a tile of c of 16 bits that lie in L1 together.
+constexpr int64_t kShortTile = 2048;
+
 // Rows of a tile that become floats: [first,last), columns [j0,j0+cols).
 struct Rows {
   int64_t first, last, j0, cols;
@@ -148,41 +151,52 @@ void StoreIntegers(const StoreJob& job, const SumTile& tile) {
   }
 }
 
-// Column 0 of a row whose column `col` is values[0]: no element is there, so that it is an address
-// and no pointer's arithmetic.
+// Element (0, 0) of a matrix whose element at `place` is values[0]: no element is there, so that it
+// is an address and no pointer's arithmetic.
 template <class T>
-T* ColumnZero(T* values, int64_t col) {
-  const auto bytes = static_cast<std::uintptr_t>(col) * sizeof(T);
+T* ElementZero(T* values, int64_t place) {
+  const auto bytes = static_cast<std::uintptr_t>(place) * sizeof(T);
   return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(values) - bytes);
 }
 
-// c of 16 bits: a row is formed and followed as float32, and rounded once.
+// The epilogue of rows that are float32 beside c.
+void FollowFloats(const StoreJob& job, const SumTile& tile, const Rows& rows) {
+  float residual[kShortTile];
+  EpilogueJob epilogue = job.epilogue;
+  const Rectangle at{tile.at.batch, tile.at.row + rows.first, tile.at.col + rows.j0,
+                     rows.last - rows.first, rows.cols};
+  const int64_t place = at.row * rows.ld + at.col;
+  epilogue.c = {ElementZero(rows.to, place), 0, rows.ld};
+  if (job.residual.data != nullptr) {
+    for (int64_t i = 0; i < at.rows; ++i) {
+      const std::byte* const from = RowOf(job.residual, tile.at, rows.first + i);
+      ForVectors(at.cols, [&](int64_t j, const auto& loader) HWY_ATTR {
+        const VF value =
+            LoadReals(job.residual.dtype, from, rows.j0 + j, loader, rows.j0 + at.cols);
+        loader.Store(value, DF(), residual + i * rows.ld + j);
+      });
+    }
+    epilogue.residual = {ElementZero(residual, place), 0, rows.ld};
+  }
+  job.apply(epilogue, at);
+}
+
+// c of 16 bits: rows are formed and followed as float32 in L1, and rounded once.
+template <class T>
 void StoreShort(const StoreJob& job, const SumTile& tile) {
   constexpr int64_t most = 128;  // columns at a time
-  float values[most], residual[most];
-  EpilogueJob epilogue = job.epilogue;
-  for (int64_t i = 0; i < tile.at.rows; ++i) {
+  HWY_ALIGN float values[kShortTile];
+  const int64_t ld = std::min(most, (tile.at.cols + 15) / 16 * 16), together = kShortTile / ld;
+  for (int64_t i0 = 0; i0 < tile.at.rows; i0 += together) {
+    const int64_t last = std::min(tile.at.rows, i0 + together);
     for (int64_t j0 = 0; j0 < tile.at.cols; j0 += most) {
-      const int64_t cols = std::min(most, tile.at.cols - j0), col = tile.at.col + j0;
-      FormRows(job, tile, {i, i + 1, j0, cols, values, 0});
-      if (job.has_epilogue) {
-        epilogue.c = {ColumnZero(values, col), 0, 0};
-        if (job.residual.data != nullptr) {
-          const std::byte* const from = RowOf(job.residual, tile.at, i);
-          ForVectors(cols, [&](int64_t j, const auto& loader) HWY_ATTR {
-            const VF value = LoadReals(job.residual.dtype, from, j0 + j, loader, j0 + cols);
-            loader.Store(value, DF(), residual + j);
-          });
-          epilogue.residual = {ColumnZero(residual, col), 0, 0};
-        }
-        job.apply(epilogue, {tile.at.batch, tile.at.row + i, col, 1, cols});
-      }
-      auto* const c = const_cast<std::byte*>(RowOf(job.c, tile.at, i)) + 2 * j0;
-      const auto count = static_cast<std::size_t>(cols);
-      if (job.c.dtype == &float16) {
-        hc::Narrow(values, reinterpret_cast<Float16*>(c), count);
-      } else {
-        hc::Narrow(values, reinterpret_cast<BFloat16*>(c), count);
+      const Rows rows{i0, last, j0, std::min(most, tile.at.cols - j0), values, ld};
+      FormRows(job, tile, rows);
+      if (job.has_epilogue) FollowFloats(job, tile, rows);
+      for (int64_t i = i0; i < last; ++i) {
+        auto* const c = const_cast<std::byte*>(RowOf(job.c, tile.at, i));
+        hc::Narrow(values + (i - i0) * ld, reinterpret_cast<T*>(c) + j0,
+                   static_cast<std::size_t>(rows.cols));
       }
     }
   }
@@ -190,7 +204,8 @@ void StoreShort(const StoreJob& job, const SumTile& tile) {
 
 void StoreTile(const StoreJob& job, const SumTile& tile) {
   if (job.c.dtype == &int32) return StoreIntegers(job, tile);
-  if (job.c.dtype != &float32) return StoreShort(job, tile);
+  if (job.c.dtype == &float16) return StoreShort<Float16>(job, tile);
+  if (job.c.dtype == &bfloat16) return StoreShort<BFloat16>(job, tile);
   auto* const c = reinterpret_cast<float*>(const_cast<std::byte*>(RowOf(job.c, tile.at, 0)));
   FormRows(job, tile, {0, tile.at.rows, 0, tile.at.cols, c, job.c.strides[1]});
   if (job.has_epilogue) job.apply(job.epilogue, tile.at);

@@ -7,9 +7,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // After foreach_target.
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <utility>
 
 #include "hwy/highway.h"
 #include "kernels/common/vectors-inl.h"
@@ -88,15 +86,11 @@ void PairTile(const MicroCall& call) {
   }
 }
 
-template <int vectors, int... row>
-constexpr auto PairTiles(std::integer_sequence<int, row...>) {
-  return std::array<void (*)(const MicroCall&), sizeof...(row)>{PairTile<row + 1, vectors>...};
-}
 void MultiplyPairs(const MicroCall& call) {
-  using Rows = std::make_integer_sequence<int, kPairRows>;
-  static constexpr auto one = PairTiles<1>(Rows()), all = PairTiles<kPairVectors>(Rows());
-  const bool narrow = call.cols <= static_cast<int64_t>(hn::Lanes(DI()));
-  (narrow ? one : all)[static_cast<std::size_t>(call.rows - 1)](call);
+  with_constant<kPairRows>(call.rows, [&](auto rows) HWY_ATTR {
+    call.cols <= static_cast<int64_t>(hn::Lanes(DI())) ? PairTile<rows, 1>(call)
+                                                       : PairTile<rows, kPairVectors>(call);
+  });
 }
 
 template <class Byte>

@@ -55,9 +55,9 @@ class PackedProduct final : public UnitProduct {
   int64_t b_pieces() const { return div_up(b_panels(), panels_of_piece_); }
   // Words of a micro-panel: all of k.
   int64_t a_panel_words() const { return unit_.mr * unit_.words * steps_; }
-  int64_t b_panel_words() const { return unit_.nr * unit_.words * steps_; }
+  int64_t b_panel_words() const { return unit_.b_step_words() * steps_; }
   int64_t block_offset(int64_t block) const {
-    return block * steps_of_block_ * unit_.nr * unit_.words;
+    return block * steps_of_block_ * unit_.b_step_words();
   }
 
   // ---- memory
@@ -76,7 +76,7 @@ class PackedProduct final : public UnitProduct {
     owned_.resize(static_cast<std::size_t>(s_.threads));
     own_b_ = s_.pack_b && !g_.prepack;
     if (own_b_) {
-      own_b_words_ = round_up(s_.nc * unit_.words * steps_, page_words);
+      own_b_words_ = round_up(div_up(s_.nc, unit_.nr) * b_panel_words(), page_words);
       b_memory_ = workspace(own_b_words_ * s_.threads);
     } else if (g_.prepack) {
       kept_ = Buffer(static_cast<std::size_t>(g_.batch * of_b * word_bytes));
@@ -84,7 +84,7 @@ class PackedProduct final : public UnitProduct {
       b_memory_ = workspace(together_ * of_b);
       // Pieces of at least so many words: claiming one costs little beside packing it.
       constexpr int64_t least_words = 2048;
-      const int64_t of_panel = unit_.nr * unit_.words * std::min(steps_, steps_of_block_);
+      const int64_t of_panel = unit_.b_step_words() * std::min(steps_, steps_of_block_);
       panels_of_piece_ = std::max<int64_t>(1, least_words / of_panel);
       b_pieces_ = SharedPieces(together_ * b_pieces() * k_blocks());
     }

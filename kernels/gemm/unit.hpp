@@ -5,7 +5,7 @@
 //
 // k is cut into steps of `depth` elements; the last step is padded with zeros. A step of one row or
 // column takes `words` words of 32 bits in its micro-panel:
-//   B micro-panel  [steps][nr · words]
+//   B micro-panel  [steps][nr · words], or as many words as the unit says
 //   A micro-panel  [steps][rows · words]; its rows are mr, or fewer in the last one
 // How a step's words lie is the unit's own affair.
 #pragma once
@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "core/dtype.hpp"
 
@@ -81,6 +83,15 @@ struct FewRows {
   void (*multiply)(const FewRowsCall&);
 };
 
+// body(std::integral_constant<int, count>()), of a count from 1 to `most`: a kernel for each.
+template <int most, class Body>
+void with_constant(std::int64_t count, const Body& body) {
+  [&]<int... less>(std::integer_sequence<int, less...>) {
+    ((count == less + 1 ? body(std::integral_constant<int, less + 1>()) : void()), ...);
+  }
+  (std::make_integer_sequence<int, most>());
+}
+
 // Which micro-tiles of sums may be c itself.
 enum class IntoC {
   none,
@@ -94,6 +105,7 @@ struct Unit {
   std::string isa;   // Highway's target, or empty
   std::int64_t mr, nr;
   std::int64_t depth, words;  // of a step
+  std::int64_t b_words;       // of a step of a whole B micro-panel; 0: nr · words
   std::int64_t k_together;    // a block of k is a multiple of so many elements
   bool whole_panels;          // the last A micro-panel, too, has mr rows
   bool integers;              // sums are int32
@@ -109,6 +121,7 @@ struct Unit {
   // Adds up each of the nr columns of so many steps of a B micro-panel of s8.
   void (*column_sums)(const std::uint32_t* panel, std::int64_t steps, std::int32_t* to);
   FewRows few;
+  std::int64_t b_step_words() const { return b_words > 0 ? b_words : nr * words; }
   // Around each task on its thread; null: nothing.
   void (*begin)();
   void (*end)();

@@ -45,9 +45,10 @@ class Model : Costs {
         a_type_(*of.a),
         b_type_(*of.b),
         converts_(of.converts),
-        word_of_k_(real(unit_.words * word_bytes) / real(unit_.depth)),
+        a_of_k_(real(unit_.words * word_bytes) / real(unit_.depth)),
+        b_of_k_(real(unit_.b_step_words() * word_bytes) / real(unit_.nr * unit_.depth)),
         // A b that is packed as it is stored need not be decoded.
-        decodes_(bytes_of_k(b_type_) != word_of_k_) {
+        decodes_(bytes_of_k(b_type_) != b_of_k_) {
     const double stored =
         real(g_.k) * (bytes_of_k(a_type_) * real(g_.m) + bytes_of_k(b_type_) * real(g_.n)) +
         word_bytes * real(g_.m) * real(g_.n);
@@ -113,8 +114,9 @@ class Model : Costs {
     Times t;
     t.core = micro_kernels(pm, pn);
     // An A micro-panel is read again and again, from L1 where it fits; those of b stream.
-    const double a_part = real(unit_.mr) * word_of_k_ * kc;
-    const double b_part = real(unit_.nr) * word_of_k_ * kc;
+    const int64_t panel_rows = unit_.whole_panels ? unit_.mr : std::min(unit_.mr, g_.m);
+    const double a_part = real(panel_rows) * a_of_k_ * kc;
+    const double b_part = real(unit_.nr) * b_of_k_ * kc;
     const double block = std::min(real(s_.nc) / real(unit_.nr), pn) * b_part;
     const Level a_at = a_part + b_part / 4 > l1_ ? in_l2 : in_l1;
     double loads = read(b_part, in_l2);
@@ -126,13 +128,13 @@ class Model : Costs {
           tiles * (k_blocks - 1) * (read(tile * word_bytes, at) + write(tile * word_bytes, at));
     }
     // Blocks are read where they were packed, for each row block b's and for each column block a's.
-    const double a_bytes = pm * real(unit_.mr) * word_of_k_ * k;
-    const double b_bytes = pn * real(unit_.nr) * word_of_k_ * k;
+    const double a_bytes = pm * real(unit_.mr) * a_of_k_ * k;
+    const double b_bytes = pn * real(unit_.nr) * b_of_k_ * k;
     const double row_blocks = std::ceil(pm * real(unit_.mr) / real(s_.mc));
     const double col_blocks = std::ceil(pn * real(unit_.nr) / real(s_.nc));
     const bool own_a = !s_.share_a, own_b = s_.pack_b && !g_.prepack;
-    const double own_a_bytes = std::min(a_bytes, real(s_.mc) * word_of_k_ * k);
-    const double own_b_bytes = std::min(b_bytes, real(s_.nc) * word_of_k_ * k);
+    const double own_a_bytes = std::min(a_bytes, real(s_.mc) * a_of_k_ * k);
+    const double own_b_bytes = std::min(b_bytes, real(s_.nc) * b_of_k_ * k);
     const auto blocks = [&](bool own, double bytes, double reused, double times) {
       const Level again = beyond_l1(reused);
       const Level first = own || s_.threads == 1 ? again : std::max(in_l3, again);
@@ -156,25 +158,25 @@ class Model : Costs {
 
   // All threads' packing, beside which nothing is multiplied: so many times, by so many at once:
   // each share what it uses, of which this is one, or all together.
-  double packing(const NumberFormat& type, int64_t vectors, int64_t width, int64_t panels, bool own,
-                 bool along_k) const {
+  double packing(const NumberFormat& type, double of_k, int64_t vectors, int64_t width,
+                 int64_t panels, bool own, bool along_k) const {
     const double k = padded_k();
     const double workers =
         own ? s_.threads : real(std::min<int64_t>(s_.threads, g_.batch * panels));
     const double times = real(g_.batch) / workers;
-    const double packed = real(panels * width) * word_of_k_ * k;
+    const double packed = real(panels * width) * of_k * k;
     const Level to = own ? in_l2 : beyond_l1(times * packed);
-    return times * (copy(bytes_of_k(type) * real(g_.k * vectors), word_of_k_ * k / word_bytes,
+    return times * (copy(bytes_of_k(type) * real(g_.k * vectors), of_k * k / word_bytes,
                          real(panels * width), real(width), along_k, to) +
                     ops(setup_ops * real(panels)) + (own ? 0 : taken(packed)));
   }
   double packing_of_a(bool own, int64_t panels) const {
-    return packing(a_type_, g_.m, unit_.mr, panels, own, !g_.trans_a) +
+    return packing(a_type_, a_of_k_, g_.m, unit_.mr, panels, own, !g_.trans_a) +
            converted(real(g_.batch * g_.m)) / s_.threads;
   }
   double packing_of_b(bool own, int64_t panels) const {
     if (g_.prepack) return 0;
-    return packing(b_type_, g_.n, unit_.nr, panels, own, g_.trans_b) +
+    return packing(b_type_, b_of_k_, g_.n, unit_.nr, panels, own, g_.trans_b) +
            decoded(real(g_.batch * g_.n)) / s_.threads;
   }
 
@@ -182,7 +184,7 @@ class Model : Costs {
   const UnitRates& unit_rates_;
   const NumberFormat &a_type_, &b_type_;
   const bool converts_;
-  const double word_of_k_;  // packed bytes of an element
+  const double a_of_k_, b_of_k_;  // packed bytes of an element
   const bool decodes_;
 };
 

@@ -18,7 +18,7 @@ Unit x86_unit(UnitKind kind, const Problem& problem, const Environment& env) {
     case UnitKind::vdpbf16ps:
       return avx512_bfloat16_unit();
     case UnitKind::block_vpdpbusd:
-      return avx512_block_unit(problem.dtype("b_type"));
+      return avx512_block_unit(problem);
     case UnitKind::amx:
       return amx_unit(problem, env);
     default:
