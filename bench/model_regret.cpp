@@ -197,6 +197,10 @@ int run(int argc, char** argv) {
     if (!all_times.empty()) file = TimesFile(all_times, traits_source().measured);
     const Kernel& kernel = catalogue.kernel(kernel_name);
     const Variant& variant = *catalogue.variant(kernel, variant_name).variant;
+    if (only_plans && variant.predicted_seconds == nullptr) {
+      throw argument_error(
+          fmt::format("--only-plan: {} {} predicts nothing", kernel_name, variant_name));
+    }
     for (const Problem& problem : problems_of(shapes, presets, kernel)) {
       for (const int count : threads) {
         Environment env;
