@@ -252,7 +252,7 @@ class LocalWorker final : public Worker {
             defect_on_odd_operands(*open.plan, open.operands, reference, open.c);
         if (!odd.empty()) {
           result.status = Status::failed;
-          result.reason = odd;
+          result.reason = how_it_cheats(*open.plan, open.operands, open.c, true) + odd;
           return result;
         }
       }
