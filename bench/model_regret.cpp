@@ -1,50 +1,35 @@
 // Measures how much a variant's cost model loses: for each problem all tunings of its search space
+<<<<<<< HEAD
 // are timed in the same rounds, and the model's choice, the first, is compared with the fastest. A
 // second pass times the fastest and the model's choice again, so that luck in the first pass does
 // not count as regret. Planning is timed, too: it must not take longer than the run that it serves.
 // Used by scripts/model_regret.sh.
+=======
+// are timed in the same rounds, and the model's choice, the first, is compared with the fastest
+// (bench/model_times.hpp). Used by scripts/model_regret.sh.
+>>>>>>> h6-seen
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <limits>
 #include <map>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/model_times.hpp"
 #include "bench/shapes.hpp"
-#include "bench/timed_plans.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
-#include "core/math.hpp"
-#include "measure/verify.hpp"
+#include "core/statistics.hpp"
 
 namespace rooflane {
 namespace {
 
-// A CSV file, or none.
-class File {
- public:
-  File(const std::string& path, const char* header) {
-    if (path.empty()) return;
-    file_.reset(std::fopen(path.c_str(), "w"));
-    if (file_ == nullptr) throw argument_error("cannot write " + path);
-    fmt::print(file_.get(), "{}", header);
-  }
-  std::FILE* get() const { return file_.get(); }
-
- private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::unique_ptr<std::FILE, Close> file_;
-};
-
 struct Regret {
+<<<<<<< HEAD
   std::string problem, problem_class;
   int threads = 1;
   std::size_t candidates = 0;
@@ -53,6 +38,12 @@ struct Regret {
   double predicted_ns = 0;  // of the model's choice; 0: nothing predicts
   double planning_ns = 0;
   std::string model, best;
+=======
+  const ProblemTimes* times;
+  Choice choice;
+  double predicted_ns;  // of the model's choice; 0: nothing predicts
+  double model_ns() const { return times->candidates[choice.index].ns; }
+>>>>>>> h6-seen
 };
 
 // Classes by what bounds a problem; nothing of them is known to a model.
@@ -66,12 +57,16 @@ std::string class_of(const Problem& problem) {
                                       : "> 16");
 }
 
-// A candidate's line of --times.
-void write_time(std::FILE* out, const std::string& problem, int threads, double ns,
-                const std::string& tuning) {
-  if (out != nullptr) fmt::print(out, "\"{}\",{},{:.0f},\"{}\"\n", problem, threads, ns, tuning);
+// Of the first candidate, which the model chose when the times were taken.
+Regret regret_then(const ProblemTimes& times) {
+  const Candidate& first = times.candidates.front();
+  const auto predict = times.variant->predicted_seconds;
+  return {&times,
+          {0, first.ns / times.best_ns()},
+          predict != nullptr ? 1e9 * predict(times.problem, first.tuning, times.env) : 0};
 }
 
+<<<<<<< HEAD
 // Nanoseconds that planning a problem takes for the first time; what was planned is kept.
 double planning_ns(const Variant& variant, const Problem& problem, const Environment& env) {
   const Stopwatch watch;
@@ -154,10 +149,25 @@ std::vector<std::string> fields_of(const std::string& line) {
     } else {
       fields.back() += letter;
     }
-  }
-  return fields;
+=======
+// Of the candidate that today's predictions choose.
+Regret regret_now(const ProblemTimes& times) {
+  const Choice choice = choice_of(times);
+  return {&times, choice, predictions_of(times)[choice.index]};
 }
 
+void write_predictions(const std::string& path, const std::optional<MeasuredTraits>& traits,
+                       const std::vector<ProblemTimes>& all) {
+  TimesFile file(path, traits);
+  for (ProblemTimes times : all) {
+    const std::vector<double> predicted = predictions_of(times);
+    for (std::size_t i = 0; i < predicted.size(); ++i) times.candidates[i].ns = predicted[i];
+    file.append(times);
+>>>>>>> h6-seen
+  }
+}
+
+<<<<<<< HEAD
 // The regret of today's predictions among candidates that were timed before: no measurement. The
 // traits must be those of the machine of the times. `predictions` gets them in place of the times.
 std::vector<Regret> regrets_of_times(const Variant& variant, const Kernel& kernel,
@@ -210,6 +220,17 @@ void write_line(std::FILE* out, const Regret& r) {
   fmt::print(out, "\"{}\",{},{},{:.4f},{:.0f},{:.0f},{:.0f},\"{}\",\"{}\"\n", r.problem, r.threads,
              r.candidates, r.ratio, r.model_ns, r.best_ns, r.planning_ns, r.model, r.best);
   std::fflush(out);
+=======
+void write_line(LineFile& out, const Regret& r) {
+  const ProblemTimes& times = *r.times;
+  const double best_ns = times.best_ns();
+  const auto best = std::find_if(times.candidates.begin(), times.candidates.end(),
+                                 [&](const Candidate& c) { return c.ns == best_ns; });
+  out.append(fmt::format("\"{}\",{},{},{:.4f},{:.0f},{:.0f},\"{}\",\"{}\"\n", times.problem.text(),
+                         times.env.threads, times.candidates.size(), r.choice.ratio, r.model_ns(),
+                         best_ns, times.candidates[r.choice.index].tuning.text(),
+                         best->tuning.text()));
+>>>>>>> h6-seen
 }
 
 // Beside the regret: the prediction over the time, which says whether the machine was as its traits
@@ -218,9 +239,9 @@ void write_line(std::FILE* out, const Regret& r) {
 void print_table(const std::vector<Regret>& regrets) {
   std::map<std::string, std::vector<const Regret*>> by_class;
   for (const Regret& regret : regrets) {
-    by_class[fmt::format("{} thread{}", regret.threads, regret.threads > 1 ? "s" : "")].push_back(
-        &regret);
-    by_class[regret.problem_class].push_back(&regret);
+    const int threads = regret.times->env.threads;
+    by_class[fmt::format("{} thread{}", threads, threads > 1 ? "s" : "")].push_back(&regret);
+    by_class[class_of(regret.times->problem)].push_back(&regret);
     by_class["~ all"].push_back(&regret);
   }
   fmt::print(
@@ -231,16 +252,35 @@ void print_table(const std::vector<Regret>& regrets) {
     std::vector<double> percents, scales;
     int long_runs = 0, longer_plans = 0;
     for (const Regret* const member : members) {
+<<<<<<< HEAD
       percents.push_back(100 * (member->ratio - 1));
       scales.push_back(member->predicted_ns / member->model_ns);
       if (member->model_ns < 10e3) continue;
       ++long_runs;
       if (member->planning_ns > member->model_ns) ++longer_plans;
+=======
+      percents.push_back(100 * (member->choice.ratio - 1));
+      scales.push_back(member->predicted_ns / member->model_ns());
+>>>>>>> h6-seen
     }
     fmt::print("| {} | {} | {:.1f} % | {:.1f} % | {:.1f} % | {:.2f} | {} of {} |\n", name,
                members.size(), quantile(percents, 0.5), quantile(percents, 0.95),
                quantile(percents, 1), quantile(scales, 0.5), longer_plans, long_runs);
   }
+}
+
+std::vector<Problem> problems_of(const std::vector<std::string>& shapes,
+                                 const std::vector<std::string>& presets, const Kernel& kernel) {
+  const Kernel* const kernels[] = {&kernel};
+  std::vector<Problem> problems;
+  for (const std::string& shape : shapes) {
+    for (Problem& problem : parse_shapes(shape, kernels)) problems.push_back(std::move(problem));
+  }
+  for (const std::string& preset : presets) {
+    for (BenchProblem& p : preset_problems(preset, kernels))
+      problems.push_back(std::move(p.problem));
+  }
+  return problems;
 }
 
 int run(int argc, char** argv) {
@@ -264,24 +304,14 @@ int run(int argc, char** argv) {
                "no measurement: planning beside the time that the model predicts");
   app.add_option("--csv", csv, "a line for each problem");
   app.add_option("--times", all_times, "a line for each candidate of each problem");
-  app.add_option("--replay", replay,
-                 "a file that --times wrote: today's predictions among its candidates, which "
-                 "--times then writes");
+  app.add_option(
+      "--replay", replay,
+      "a file that --times wrote: the regret of today's predictions among its "
+      "candidates, by the traits that the file has; --times then writes the predictions");
   CLI11_PARSE(app, argc, argv);
-  const Catalogue catalogue = Catalogue::built_in();
-  const Kernel* const kernel = &catalogue.kernel(kernel_name);
-  const Variant& variant = *catalogue.variant(*kernel, variant_name).variant;
-  const Kernel* const kernels[] = {kernel};
-  std::vector<Problem> problems;
-  for (const std::string& shape : shapes) {
-    for (Problem& problem : parse_shapes(shape, kernels)) problems.push_back(std::move(problem));
-  }
-  for (const std::string& preset : presets) {
-    for (BenchProblem& p : preset_problems(preset, kernels))
-      problems.push_back(std::move(p.problem));
-  }
   std::sort(threads.begin(), threads.end());
   threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
+<<<<<<< HEAD
   const File out(csv, "problem,threads,candidates,ratio,model_ns,best_ns,planning_ns,model,best\n");
   const File times(all_times, "problem,threads,ns,tuning\n");
   if (!replay.empty()) {
@@ -303,7 +333,40 @@ int run(int argc, char** argv) {
                             : regret_of(variant, problem, env, seconds, times.get());
       write_line(out.get(), r);
       regrets.push_back(std::move(r));
+=======
+  const Catalogue catalogue = Catalogue::built_in();
+  std::vector<ProblemTimes> all;
+  std::vector<Regret> regrets;
+  if (!replay.empty()) {
+    RecordedTimes recorded = read_times(replay, catalogue);
+    if (recorded.traits) use_traits(recorded.traits);
+    all = std::move(recorded.problems);
+    for (const ProblemTimes& times : all) regrets.push_back(regret_now(times));
+    if (!all_times.empty()) write_predictions(all_times, recorded.traits, all);
+  } else {
+    TimesFile file;
+    if (!all_times.empty()) file = TimesFile(all_times, traits_source().measured);
+    const Kernel& kernel = catalogue.kernel(kernel_name);
+    const Variant& variant = *catalogue.variant(kernel, variant_name).variant;
+    for (const Problem& problem : problems_of(shapes, presets, kernel)) {
+      for (const int count : threads) {
+        Environment env;
+        env.threads = count;
+        env.isa = isa;
+        env.math = math_for(problem, math);
+        if (refusal(variant, problem, env)) continue;
+        const std::vector<Tuning> tunings = variant.tunings(problem, env);
+        all.push_back(time_candidates(variant, problem, env, tunings, 1, seconds));
+        file.append(all.back());
+      }
+>>>>>>> h6-seen
     }
+    for (const ProblemTimes& times : all) regrets.push_back(regret_then(times));
+  }
+  if (!csv.empty()) {
+    LineFile out(csv, Open::anew);
+    out.append("problem,threads,candidates,ratio,model_ns,best_ns,model,best\n");
+    for (const Regret& regret : regrets) write_line(out, regret);
   }
   print_table(regrets);
   return 0;

@@ -47,8 +47,7 @@ Scaling scaling_of(const Variant& variant, const Problem& problem, int threads, 
   for (const int count : {1, threads}) {
     Environment env;
     env.threads = count;
-    Timed timed{"", make_plan(variant, problem, {}, env, operands.all()), 1, {}};
-    timed.tuning = timed.plan->facts().tuning.text();
+    Timed timed{make_plan(variant, problem, {}, env, operands.all()), 1, {}};
     timed.plan->bind(operands.all());
     plans.push_back(std::move(timed));
   }
@@ -56,7 +55,8 @@ Scaling scaling_of(const Variant& variant, const Problem& problem, int threads, 
   time_in_rounds(both, 15, budget_s);
   // What looks slower is looked at again.
   if (plans[1].median_ns() > most_ratio * plans[0].median_ns()) time_in_rounds(both, 61, budget_s);
-  return {problem.text(), plans[1].tuning, plans[0].median_ns(), plans[1].median_ns()};
+  return {problem.text(), plans[1].plan->facts().tuning.text(), plans[0].median_ns(),
+          plans[1].median_ns()};
 }
 
 int run(int argc, char** argv) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "core/statistics.hpp"
@@ -18,7 +17,6 @@ namespace rooflane {
 inline constexpr double sample_ns = 50e3;
 
 struct Timed {
-  std::string tuning;
   std::unique_ptr<Plan> plan;
   std::int64_t runs = 1;
   std::vector<double> samples;
@@ -32,18 +30,28 @@ inline double time_ns(Timed& timed) {
   return watch.seconds() * 1e9 / static_cast<double>(timed.runs);
 }
 
-inline void time_in_rounds(std::vector<Timed*> all, int rounds, double budget_s) {
+// Every fifth round those drop out of which `gives_up(timed, best median so far)` holds.
+template <class GivesUp>
+void time_in_rounds(std::vector<Timed*> all, int rounds, double budget_s, const GivesUp& gives_up) {
   const Stopwatch watch;
   for (Timed* timed : all) {
     timed->samples.clear();
     const double first = std::min(time_ns(*timed), time_ns(*timed));
     timed->runs = std::clamp<std::int64_t>(static_cast<std::int64_t>(sample_ns / first), 1, 10000);
   }
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 1; round <= rounds; ++round) {
     for (Timed* timed : all) timed->samples.push_back(time_ns(*timed));
     std::rotate(all.begin(), all.begin() + 1, all.end());
-    if (round >= 4 && watch.seconds() > budget_s) break;
+    if (round < 5) continue;
+    if (watch.seconds() > budget_s) break;
+    if (round % 5 != 0) continue;
+    double best_ns = all.front()->median_ns();
+    for (const Timed* timed : all) best_ns = std::min(best_ns, timed->median_ns());
+    std::erase_if(all, [&](const Timed* timed) { return gives_up(*timed, best_ns); });
   }
+}
+inline void time_in_rounds(const std::vector<Timed*>& all, int rounds, double budget_s) {
+  time_in_rounds(all, rounds, budget_s, [](const Timed&, double) { return false; });
 }
 
 }  // namespace rooflane

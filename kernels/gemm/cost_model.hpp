@@ -17,36 +17,16 @@
 #include <utility>
 #include <vector>
 
+#include "core/model_constants.hpp"
 #include "core/traits.hpp"
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/hwy_schedule.hpp"
 
 namespace rooflane::gemm::cost {
 
-// The fitted constants, all there are: fitted on 2026-11-27 by least regret (the time of the choice
-// over the fastest recorded, less 1) over 242 lists of recorded times of 4 to 40 schedules, within
-// what the instructions explain. What is left, median and 95th percentile in percent:
-//   Zen 5: float32, 1 thread 0.4 and 17, 2 threads 2.6 and 22; other formats 2.1 and 15, 2.6 and 26
-//   Sapphire Rapids: float32, 1 thread 2.3 and 29, 16 threads 0.3 and 14; AMX 4.7 and 25, 12 and 34
-// On problems drawn after the fit, timed on two other Sapphire Rapids whose idle threads sleep:
-//   float32, 1 thread 0.0 and 4.9, 16 threads 4 and 23; with AMX, 16 threads: bf16 1 and 25, int8
-//   16 and 48
-// Work of a core is counted in vector multiply-adds at peak rate, `ops`: half a cycle where two are
-// started in one.
-inline constexpr double call_ops = 70;    // calling a plan, or beginning a task
-inline constexpr double setup_ops = 300;  // a task's loops, what threads share, a piece to pack
-inline constexpr double tile_ops = 45;    // a micro-kernel, a tile of dot products, a claim
-inline constexpr double column_ops = 30;  // the next micro-tile where m is innermost
-inline constexpr double vector_ops = 8;   // a vector converted, decoded, copied or stored to c
-inline constexpr double block_ops = 60;   // four vectors transposed, beside the time of their bytes
-inline constexpr double cache_share = 0.9;  // of a cache is reused beside what streams through it
 // Exponent of the norm that joins times which overlap: 1 would add them, infinity take the longest.
+// Fitted as GemmConstants are (core/model_constants.hpp), which have the rest.
 inline constexpr double overlap = 3;
-// Bytes that could have been read until a new run of neighbours is under way; a core follows so
-// many at once.
-inline constexpr double lead_bytes = 370, followed_runs = 16;
-// Rows of a B micro-panel in place that do not begin a line: each load from L2 needs two lines.
-inline constexpr double split_l2 = 1.5;
 
 // Of the instructions.
 inline constexpr double store_ops = 2;  // storing an accumulator: one store a cycle
@@ -62,6 +42,11 @@ inline constexpr double accumulators_of_two_chains = 8;
 inline constexpr double endless = 1e9;  // bytes of a run without end
 
 inline double real(std::int64_t i) { return static_cast<double>(i); }
+
+// Starting and joining a parallel region.
+inline double region_of(const Traits& traits) {
+  return traits.constants.gemm.region_share * traits.region;
+}
 
 // Seconds of one thread: what its core does, and what memory does meanwhile.
 struct Times {
@@ -82,10 +67,11 @@ struct Times {
 inline double until_last(double tasks, double mean, int threads, bool fixed, const Traits& traits) {
   if (threads == 1) return tasks * mean;
   const double each = std::max(1.0, tasks / threads), most = std::ceil(each);
-  const double own = fixed ? (1 - 1 / each) * traits.jitter : 0;
+  const double jitter = traits.constants.gemm.jitter_share * traits.jitter;
+  const double own = fixed ? (1 - 1 / each) * jitter : 0;
   // Few tasks do not even out.
   const double size = 1 - (1 - mean) * (1 - 1 / each);
-  return size * each + std::max(most - each, traits.jitter + own);
+  return size * each + std::max(most - each, jitter + own);
 }
 
 // c of all batches, to be cut into tasks: rows × cols in steps of row_step × col_step, which no cut
@@ -171,10 +157,12 @@ class Cuts {
   std::deque<std::pair<Grid, std::vector<Cut>>> known_;
 };
 
-class Costs {
+// The constants are members: terms name them.
+class Costs : protected GemmConstants {
  protected:
   Costs(const Schedule& s, const Gemm& g, double lanes, const Traits& traits)
-      : s_(s),
+      : GemmConstants(traits.constants.gemm),
+        s_(s),
         g_(g),
         traits_(traits),
         rates_(s.threads > 1 ? traits.many : traits.one),
@@ -184,7 +172,7 @@ class Costs {
         l2_(cache_share * real(traits.l2_bytes)) {}
 
   double ops(double count) const { return count * op_; }
-  double begin() const { return ops(call_ops) + (s_.threads > 1 ? traits_.region : 0); }
+  double begin() const { return ops(call_ops) + (s_.threads > 1 ? region_of(traits_) : 0); }
 
   // The level that holds so many bytes of each thread.
   Level level(double bytes) const {
@@ -202,7 +190,8 @@ class Costs {
 
   // Lines that another core wrote and still holds.
   double taken(double bytes) const {
-    return s_.threads == 1 ? 0 : bytes * (1 - 1.0 / s_.threads) / rates_.write[in_memory];
+    return s_.threads == 1 ? 0
+                           : taken_share * bytes * (1 - 1.0 / s_.threads) / rates_.write[in_memory];
   }
   // Those of c that another core wrote last time.
   double dirty(double bytes) const {
@@ -276,7 +265,7 @@ class Ranking {
   // peak, in operations/s of each.
   bool hopeless(const Gemm& g, int threads, double peak, const Traits& traits) const {
     const double operations = 2 * real(g.batch) * real(g.m) * real(g.n) * real(g.k);
-    return operations / (threads * peak) + (threads > 1 ? traits.region : 0) > best_seconds_;
+    return operations / (threads * peak) + (threads > 1 ? region_of(traits) : 0) > best_seconds_;
   }
   const std::optional<Schedule>& best() const { return best_; }
   // Least predicted time first.

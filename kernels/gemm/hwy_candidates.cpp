@@ -197,7 +197,7 @@ void Search::add_dot(Schedule s) {
   const int64_t l1 = traits_->l1_bytes, l2 = traits_->l2_bytes;
   for (const bool pack : {false, true}) {
     s.pack_a = s.fixed = pack;
-    const double region = pack && threads_ > 1 ? traits_->region : 0;
+    const double region = pack && threads_ > 1 ? cost::region_of(*traits_) : 0;
     if (found_.needless(floor_.before + region + floor_.tasks / threads_)) continue;
     // Packed, a chunk of a group of rows stays in L1 beside the long operand's; else in L2.
     const int64_t group = float_bytes * std::min(skinny, dot_limit);
@@ -270,7 +270,8 @@ void Search::add_shares(Schedule s) {
   const auto needless = [&](double last) { return this->needless(s.kc, last); };
   // What static scheduling saves at most: lines of c that another core wrote last time.
   const double c_bytes = real(float_bytes * g_.batch * g_.m * g_.n);
-  const double taken = c_bytes / traits_->many.write[in_memory];
+  const double taken =
+      traits_->constants.gemm.taken_share * c_bytes / traits_->many.write[in_memory];
   const auto add_cut = [&](int64_t m, int64_t n, int64_t k, double last) {
     s.m_parts = m, s.n_parts = n, s.k_parts = k;
     if (!packed) s.batch_parts = m * n * k == 1 ? grid.uncut_tasks() : g_.batch;

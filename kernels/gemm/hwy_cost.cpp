@@ -63,7 +63,9 @@ class Model : Costs {
     return s_.path == Path::packed && s_.threads > 1 && (s_.share_a || !g_.prepack);
   }
   // Before they do they wait for each other, as at the end of a region.
-  double around_packing() const { return ops(setup_ops) + (packs_together() ? traits_.region : 0); }
+  double around_packing() const {
+    return ops(setup_ops) + (packs_together() ? region_of(traits_) : 0);
+  }
   double packing_together() const;
   double blocked() const;
   double dot() const;
@@ -392,7 +394,8 @@ double Model::blocked() const {
   if (packed) total += packing_together();
   if (s_.k_parts > 1) {
     const double sums = 4 * real(g_.batch * rows * cols * s_.k_parts) / s_.threads;
-    total += traits_.region + read(sums, in_l3);  // a region ends in a barrier, as parts of k do
+    total +=
+        region_of(traits_) + read(sums, in_l3);  // a region ends in a barrier, as parts of k do
   }
   return total;
 }
@@ -435,7 +438,7 @@ double Model::dot() const {
   const double packed = copy(k, real(skinny), real(skinny), across_k, in_l2);
   if (s_.pack_a) {
     time += real(g_.batch) / s_.threads * packed + ops(setup_ops);
-    if (s_.threads > 1) time += traits_.region;
+    if (s_.threads > 1) time += region_of(traits_);
   } else if (skinny > 1 && across_k) {
     time += tasks * packed;
   }

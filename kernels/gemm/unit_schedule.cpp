@@ -287,7 +287,8 @@ class Search {
   void add_shares(Schedule s, const std::vector<Cut>& cuts, const Model::Least& least) {
     // What static scheduling saves at most: lines of c that another core wrote last time.
     const int64_t c_words = g_.batch * round_up(g_.m, unit_.mr) * round_up(g_.n, unit_.nr);
-    const double taken = real(word_bytes * c_words) / traits_->many.write[in_memory];
+    const double taken = traits_->constants.gemm.taken_share * real(word_bytes * c_words) /
+                         traits_->many.write[in_memory];
     for (const Cut& cut : cuts) {
       // rounded() shares such an a.
       if (!s.share_a && of_.converts && cut.n_parts > 1) continue;

@@ -210,6 +210,9 @@ ordered_json traits_schema() {
              {{"instruction", value("string", "what multiplies")},
               {"one_ops_s", value("number", "operations per second of one thread alone")},
               {"many_ops_s", value("number", "of each of `threads`")}});
+  const ordered_json constant = object(
+      "A constant of a cost model.",
+      {{"name", value("string", "MODEL.NAME")}, {"value", value("number", "in its own unit")}});
   ordered_json origin = value("string", "whether a calibration was read");
   origin["enum"] = {"measured", "derived"};
   return object(
@@ -232,7 +235,8 @@ ordered_json traits_schema() {
        {"jitter",
         value("number", "delay of the last thread after the mean, as a fraction of equal work")},
        {"pages", value("number", "pages of 4 KiB that the TLB can hold")},
-       {"page_walk_s", value("number", "seconds for a further page")}});
+       {"page_walk_s", value("number", "seconds for a further page")},
+       {"constants", list_of(constant, "of the cost models, shipped or learned")}});
 }
 
 ordered_json tuned_machine_schema() {

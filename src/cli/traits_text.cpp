@@ -46,6 +46,14 @@ ordered_json units_json(const std::map<std::string, Traits::Peak>& units) {
   return json;
 }
 
+ordered_json constants_json(ModelConstants constants) {
+  ordered_json json = ordered_json::array();
+  for (const NamedConstant& constant : named_constants(constants)) {
+    json.push_back({{"name", constant.name}, {"value", *constant.value}});
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string traits_table(const MeasuredTraits& measured) {
@@ -112,8 +120,9 @@ std::string traits_age(const std::string& date, std::time_t now) {
 
 std::string traits_origin(const TraitsSource& source, std::time_t now) {
   if (source.measured) {
-    return fmt::format("measured {}, {}", traits_age(source.measured->date, now),
-                       source.file.string());
+    const bool learned = !(source.measured->at_isa.constants == ModelConstants());
+    return fmt::format("measured {}, {}{}", traits_age(source.measured->date, now),
+                       source.file.string(), learned ? "; with learned constants" : "");
   }
   if (!source.problem.empty()) {
     return fmt::format(
@@ -162,7 +171,8 @@ ordered_json traits_json(const TraitsSource& source, const std::string& isa, con
           {"task_s", traits.task},
           {"jitter", traits.jitter},
           {"pages", traits.pages},
-          {"page_walk_s", traits.page_walk}};
+          {"page_walk_s", traits.page_walk},
+          {"constants", constants_json(traits.constants)}};
 }
 
 }  // namespace rooflane

@@ -3,6 +3,7 @@
 #include "core/traits.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -281,17 +282,47 @@ Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::st
   return traits;
 }
 
-const Traits& traits(std::string_view isa, int threads) {
-  static std::mutex mutex;
-  static std::map<std::pair<std::string, int>, Traits> known;
-  const std::lock_guard<std::mutex> lock(mutex);
-  const auto [place, fresh] = known.try_emplace({std::string(isa), threads});
-  if (fresh) {
-    const TraitsSource& source = traits_source();
-    place->second = source.measured ? traits_of(*source.measured, machine(), isa, threads)
-                                    : derived_traits(machine(), isa, threads);
+namespace {
+
+class KnownTraits {
+ public:
+  const Traits& at(std::string_view isa, int threads) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto [place, fresh] = known_.try_emplace({std::string(isa), threads});
+    if (fresh) place->second = found(isa, threads);
+    return place->second;
   }
-  return place->second;
+  void use(std::optional<MeasuredTraits> measured) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    given_ = std::move(measured);
+    ++uses_;
+    for (auto& [key, traits] : known_) traits = found(key.first, key.second);
+  }
+  int uses() const { return uses_; }
+
+ private:
+  Traits found(std::string_view isa, int threads) const {
+    const std::optional<MeasuredTraits>& measured = given_ ? given_ : traits_source().measured;
+    return measured ? traits_of(*measured, machine(), isa, threads)
+                    : derived_traits(machine(), isa, threads);
+  }
+
+  std::mutex mutex_;
+  std::map<std::pair<std::string, int>, Traits> known_;
+  std::optional<MeasuredTraits> given_;
+  std::atomic<int> uses_ = 0;
+};
+
+KnownTraits& known_traits() {
+  static KnownTraits known;
+  return known;
 }
+
+}  // namespace
+
+const Traits& traits(std::string_view isa, int threads) { return known_traits().at(isa, threads); }
+
+void use_traits(std::optional<MeasuredTraits> measured) { known_traits().use(std::move(measured)); }
+int traits_uses() { return known_traits().uses(); }
 
 }  // namespace rooflane

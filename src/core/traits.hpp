@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "core/machine.hpp"
+#include "core/model_constants.hpp"
 
 namespace rooflane {
 
@@ -59,6 +60,8 @@ struct Traits {
   double pages = 0, page_walk = 0;
   // Units for short operands that this CPU has, by instruction: as calibrated.
   std::map<std::string, Peak> units;
+  // What was learned on this machine, else what is shipped.
+  ModelConstants constants;
 
   // Operations/s of each of one or several threads at what an instruction multiplies. Of one that
   // was not measured, as derived from float32's multiply-adds.
@@ -105,6 +108,12 @@ struct TraitsSource {
 };
 TraitsSource read_traits(const std::filesystem::path& file);
 const TraitsSource& traits_source();  // of traits_file(), read once
+
+// In place of what traits_source() found, from here on; nothing: that again. References to traits
+// stay valid and show the new ones. For comparing models: no plan may be made meanwhile.
+void use_traits(std::optional<MeasuredTraits> measured);
+// How often that was done: what was planned by other traits is no longer what would be.
+int traits_uses();
 
 // Replaces the file when complete; makes its folder. Throws Error(argument) naming it.
 void write_traits(const std::filesystem::path& file, const MeasuredTraits& measured);

@@ -43,6 +43,13 @@ constexpr Optional optional_fields[] = {{"jitter", &Traits::jitter, 0.01},
 // Rates that older files lack: 0 stands for what was not measured.
 constexpr const char* optional_rates[] = {"one.copy", "many.copy"};
 
+// Constants that were not learned are not in the file: they are those of the program that reads it.
+bool is_constant(std::string_view key) {
+  ModelConstants constants;
+  const std::vector<NamedConstant> all = named_constants(constants);
+  return std::any_of(all.begin(), all.end(), [&](const auto& c) { return c.name == key; });
+}
+
 // Every number of a file with one or more values under a key; print and parse both walk this.
 struct Field {
   std::string key;
@@ -66,6 +73,9 @@ std::vector<Field> fields_of(Traits& traits) {
   fields.push_back({"task", &traits.task, 1, 0});
   for (const Optional& field : optional_fields) {
     fields.push_back({field.key, &(traits.*field.value), 1, 0});
+  }
+  for (const NamedConstant& constant : named_constants(traits.constants)) {
+    fields.push_back({constant.name, constant.value, 1, constant.least});
   }
   return fields;
 }
@@ -151,7 +161,7 @@ class Reader {
                                         [&](const Optional& field) { return key == field.key; }) ||
                             std::find(std::begin(optional_rates), std::end(optional_rates), key) !=
                                 std::end(optional_rates);
-      if (!seen_.contains(key) && !optional) missing.push_back(key);
+      if (!seen_.contains(key) && !optional && !is_constant(key)) missing.push_back(key);
     }
     if (!missing.empty()) throw argument_error("missing: " + join(missing, ", "));
     const auto peak = out_.fma.find(out_.isa);
@@ -213,7 +223,9 @@ std::string print_traits(const MeasuredTraits& measured) {
   print_peaks("fma", measured.fma);
   print_peaks("unit", traits.units);
   for (const Size& size : sizes_of(traits)) text += fmt::format("{} {}\n", size.key, *size.value);
+  const bool learned = !(traits.constants == ModelConstants());
   for (const Field& field : fields_of(traits)) {
+    if (is_constant(field.key) && !learned) continue;
     text += field.key;
     for (int i = 0; i < field.count; ++i) text += " " + print_real(field.values[i]);
     text += "\n";
