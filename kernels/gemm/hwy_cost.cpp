@@ -359,7 +359,8 @@ Floor Model::floor() const {
             std::max(ops(batches * m * n * (k / lanes_ + sums)), read(long_bytes, source_)), 0};
   }
   const auto product_of = [&](double blocks) {
-    Share sh{.m = m, .n = n, .k = k, .blocks_k = blocks};
+    Share sh{};
+    sh.m = m, sh.n = n, sh.k = k, sh.blocks_k = blocks;
     return micro_kernels(sh, !packed && !s_.pack_b);
   };
   const double whole = product_of(1);
