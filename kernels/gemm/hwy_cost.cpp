@@ -63,7 +63,9 @@ class Model : Costs {
     return s_.path == Path::packed && s_.threads > 1 && (s_.share_a || !g_.prepack);
   }
   // Before they do they wait for each other, as at the end of a region.
-  double around_packing() const { return ops(setup_ops) + (packs_together() ? region_of(traits_) : 0); }
+  double around_packing() const {
+    return ops(setup_ops) + (packs_together() ? region_of(traits_) : 0);
+  }
   double packing_together() const;
   double blocked() const;
   double dot() const;
@@ -357,7 +359,8 @@ Floor Model::floor() const {
             std::max(ops(batches * m * n * (k / lanes_ + sums)), read(long_bytes, source_)), 0};
   }
   const auto product_of = [&](double blocks) {
-    Share sh{.m = m, .n = n, .k = k, .blocks_k = blocks};
+    Share sh{};
+    sh.m = m, sh.n = n, sh.k = k, sh.blocks_k = blocks;
     return micro_kernels(sh, !packed && !s_.pack_b);
   };
   const double whole = product_of(1);

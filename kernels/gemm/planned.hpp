@@ -10,23 +10,24 @@
 #include <mutex>
 #include <string>
 
+#include "core/traits.hpp"
 #include "core/variant.hpp"
 #include "kernels/gemm/gemm.hpp"
 
 namespace rooflane::gemm {
 
-// All that a choice depends on beside the machine.
+// All that a choice depends on beside what the machine was measured to be.
 struct PlannedFor {
   PlannedFor(const Gemm& g, const Environment& env, std::array<DType, 3> dtypes = {},
              unsigned units = 0)
-      : sizes{g.m, g.n, g.k, g.batch, env.threads},
+      : sizes{g.m, g.n, g.k, g.batch, env.threads, traits_uses()},
         flags{g.trans_a,    g.trans_b,    g.prepack,       g.gate,
               g.reads_ab(), g.reads_c0(), g.has_epilogue()},
         types(dtypes),
         set(units),
         math(env.math),
         isa(env.isa) {}
-  std::array<std::int64_t, 5> sizes;
+  std::array<std::int64_t, 6> sizes;
   std::array<bool, 7> flags;
   std::array<DType, 3> types;
   unsigned set;

@@ -3,6 +3,7 @@
 #include "core/traits.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
@@ -294,8 +295,10 @@ class KnownTraits {
   void use(std::optional<MeasuredTraits> measured) {
     const std::lock_guard<std::mutex> lock(mutex_);
     given_ = std::move(measured);
+    ++uses_;
     for (auto& [key, traits] : known_) traits = found(key.first, key.second);
   }
+  int uses() const { return uses_; }
 
  private:
   Traits found(std::string_view isa, int threads) const {
@@ -307,6 +310,7 @@ class KnownTraits {
   std::mutex mutex_;
   std::map<std::pair<std::string, int>, Traits> known_;
   std::optional<MeasuredTraits> given_;
+  std::atomic<int> uses_ = 0;
 };
 
 KnownTraits& known_traits() {
@@ -319,5 +323,6 @@ KnownTraits& known_traits() {
 const Traits& traits(std::string_view isa, int threads) { return known_traits().at(isa, threads); }
 
 void use_traits(std::optional<MeasuredTraits> measured) { known_traits().use(std::move(measured)); }
+int traits_uses() { return known_traits().uses(); }
 
 }  // namespace rooflane

@@ -112,6 +112,8 @@ const TraitsSource& traits_source();  // of traits_file(), read once
 // In place of what traits_source() found, from here on; nothing: that again. References to traits
 // stay valid and show the new ones. For comparing models: no plan may be made meanwhile.
 void use_traits(std::optional<MeasuredTraits> measured);
+// How often that was done: what was planned by other traits is no longer what would be.
+int traits_uses();
 
 // Replaces the file when complete; makes its folder. Throws Error(argument) naming it.
 void write_traits(const std::filesystem::path& file, const MeasuredTraits& measured);
