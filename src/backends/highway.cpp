@@ -64,8 +64,8 @@ std::int64_t of_other_length() {
 // Asked once: Highway asks the CPU each time, which in a virtual machine costs more than many a
 // plan.
 const std::vector<std::int64_t>& runnable() {
-  static const std::vector<std::int64_t> targets = targets_in(
-      HWY_TARGETS & (hwy::SupportedTargets() | HWY_STATIC_TARGET) & ~of_other_length());
+  static const std::vector<std::int64_t> targets =
+      targets_in(HWY_TARGETS & (hwy::SupportedTargets() | HWY_STATIC_TARGET) & ~of_other_length());
   return targets;
 }
 
