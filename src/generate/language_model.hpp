@@ -8,6 +8,7 @@
 
 #include "generate/llama.hpp"
 #include "generate/phase_runner.hpp"
+#include "generate/weight_prefetch.hpp"
 
 namespace rooflane::generate {
 
@@ -48,6 +49,8 @@ class LanguageModel {
   StoredCaches first_, next_;
   std::unique_ptr<model::WeightSource> converted_;
   model::Memory memory_;
+  WeightPrefetch prefetch_;  // of decoding
+  std::unique_ptr<Pool> pool_;
   PhaseRunner prefill_, decode_;
 };
 
