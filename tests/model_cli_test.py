@@ -42,7 +42,8 @@ class Model(CommandLine):
         tables = out.split("bytes, and what threads do\n")[1:]
         self.assertEqual(len(tables), 2)  # phases
         for table in tables:
-            rows = {line.split()[0]: line.split()[1:] for line in table.splitlines() if line}
+            rows = {line.split()[0]: line.split()[1:] for line in
+                    table.split("\n\n")[0].splitlines()}
             self.assertEqual(rows["step"], "MB GB/s % of read packing % waiting %".split())
             for step in ("qkv", "attention", "ffn_down"):
                 moved, rate, read, packing, waiting = (float(cell) for cell in rows[step])
