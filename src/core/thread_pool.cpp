@@ -15,6 +15,7 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -65,12 +66,16 @@ std::chrono::nanoseconds patience() {
   return passive ? std::chrono::nanoseconds(0) : std::chrono::microseconds(100);
 }
 
-// Spins until `done` or, where `spins`, until patience is at its end; whether it is done.
-template <class Done>
-bool spin_until(Done done, bool spins) {
+// Spins until `done` or, where `spins`, until patience is at its end; whether it is done. Patience
+// begins when `work` has nothing left to do.
+template <class Done, class Work>
+bool spin_until(Done done, bool spins, Work work) {
   constexpr int steps_between_looks = 64;  // a look at the clock takes as long as one or two steps
   if (done()) return true;
   if (!spins) return false;
+  while (work()) {
+    if (done()) return true;
+  }
   const auto end = std::chrono::steady_clock::now() + patience();
   do {
     for (int step = 0; step < steps_between_looks; ++step) {
@@ -84,7 +89,7 @@ bool spin_until(Done done, bool spins) {
 // Threads that work in one region at a time. Its caller is thread 0, its members the others.
 class Crew {
  public:
-  Crew() = default;
+  explicit Crew(IdleWork idle = nullptr) : idle_(std::move(idle)) {}
   ~Crew() {
     for (const auto& member : members_) send(*member, stop);
     for (const auto& member : members_) member->thread.join();
@@ -137,13 +142,16 @@ class Crew {
     }
   }
 
+  // A step of what waiting threads do.
+  bool work(int number) const { return idle_ && idle_(number); }
+
   // A member's life.
   void attend(Member& own, int number) {
     take_place(number);
     bool spins = true;
     for (;;) {
       const auto called = [&] { return own.signal.load(std::memory_order_acquire) >= go; };
-      if (!spin_until(called, spins)) {
+      if (!spin_until(called, spins, [&] { return work(number); })) {
         int expected = idle;
         own.signal.compare_exchange_strong(expected, asleep, std::memory_order_acq_rel);
         while (!called()) own.signal.wait(asleep, std::memory_order_acquire);
@@ -158,13 +166,14 @@ class Crew {
 
   void wait_for_members() {
     const auto done = [&] { return working_.load(std::memory_order_acquire) == 0; };
-    if (spin_until(done, spins_)) return;
+    if (spin_until(done, spins_, [&] { return work(0); })) return;
     for (int left = working_.load(std::memory_order_acquire); left != 0;
          left = working_.load(std::memory_order_acquire)) {
       working_.wait(left, std::memory_order_acquire);
     }
   }
 
+  const IdleWork idle_;
   std::vector<std::unique_ptr<Member>> members_;
   // Of the region at work: written before its members are called.
   Body* body_ = nullptr;
@@ -215,11 +224,30 @@ class ThreadPool final : public Pool {
   }
 };
 
+class WorkingPool final : public Pool {
+ public:
+  explicit WorkingPool(IdleWork work) : crew_(std::move(work)) {}
+
+  void run(int threads, Body body) override {
+    if (busy_.exchange(true, std::memory_order_acquire)) return thread_pool().run(threads, body);
+    crew_.run(threads, body);
+    busy_.store(false, std::memory_order_release);
+  }
+
+ private:
+  Crew crew_;
+  std::atomic<bool> busy_{false};
+};
+
 }  // namespace
 
 Pool& thread_pool() {
   static ThreadPool pool;
   return pool;
+}
+
+std::unique_ptr<Pool> pool_with_idle_work(IdleWork work) {
+  return std::make_unique<WorkingPool>(std::move(work));
 }
 
 void bind_thread_pool() {

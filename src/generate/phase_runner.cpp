@@ -47,8 +47,13 @@ std::vector<std::string> runner_variants() { return {"amx", "avx512", "hwy", "sc
 
 PhaseRunner::PhaseRunner(const model::Memory& memory, std::size_t phase, const StoredCaches& first,
                          const StoredCaches& next, const Catalogue& catalogue,
-                         const RunnerSettings& settings)
-    : memory_(memory), phase_(phase), catalogue_(catalogue), settings_(settings) {
+                         const RunnerSettings& settings, Pool* pool, WeightPrefetch* prefetch)
+    : memory_(memory),
+      phase_(phase),
+      catalogue_(catalogue),
+      settings_(settings),
+      pool_(pool),
+      prefetch_(prefetch) {
   const std::vector<model::Call>& calls = first.instance.phases[phase].calls;
   const std::vector<CacheStore>& stores = first.stores[phase];
   std::size_t stored = 0;
@@ -100,6 +105,7 @@ Environment PhaseRunner::environment_of(const std::string& math,
   environment.threads = entry.variant->threads == Threads::one ? 1 : settings_.threads;
   environment.isa = settings_.isa;
   environment.library = entry.library;
+  environment.pool = pool_;
   return environment;
 }
 
@@ -151,6 +157,10 @@ void PhaseRunner::add(const model::Call& first, const model::Call& next) {
       make_plan(*entry.variant, first.problem, {}, environment_of(first.math, entry), constants));
   step.plan = plans_.back().get();
   step.plan->bind(operands);
+  if (prefetch_ != nullptr && !constants.has("b") && operands.has("b")) {
+    const auto [begin, end] = operands.at("b").extent();
+    step.reads = prefetch_->add({begin, end});
+  }
   const bool stays = std::all_of(step.views.begin(), step.views.end(), [](const MovingView& view) {
     return same_view(view.first, view.next);
   });
@@ -195,6 +205,7 @@ std::string PhaseRunner::instruction() const {
 void PhaseRunner::run(std::int64_t more) {
   if (planned_ != more) plan_for(more);
   for (const Step& step : steps_) {
+    if (step.reads) prefetch_->read_until((*step.reads + 1) % prefetch_->size());
     if (step.stores) {
       const MovingView &from = step.views[0], &to = step.views[1];
       store_rows(view_at(from.first, from.next, more), view_at(to.first, to.next, more),
