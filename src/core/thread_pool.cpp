@@ -229,6 +229,8 @@ class WorkingPool final : public Pool {
   explicit WorkingPool(IdleWork work) : crew_(std::move(work)) {}
 
   void run(int threads, Body body) override {
+    // Threads that it started would share the CPUs of a caller that OpenMP has bound to its place.
+    if (threads > usable_cpus()) return default_pool().run(threads, body);
     if (busy_.exchange(true, std::memory_order_acquire)) return thread_pool().run(threads, body);
     crew_.run(threads, body);
     busy_.store(false, std::memory_order_release);

@@ -20,7 +20,8 @@ Pool& thread_pool();
 // left to do.
 using IdleWork = std::function<bool(int thread)>;
 // A pool with threads of its own, as the process's has them, that work while they wait. A region
-// that runs while another does gets its threads from the process's pool.
+// that runs while another does gets its threads from the process's pool, and one of more threads
+// than CPUs from the default pool.
 std::unique_ptr<Pool> pool_with_idle_work(IdleWork work);
 
 // Binds the threads that the pool starts from now on to a CPU each of those that this process may

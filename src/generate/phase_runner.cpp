@@ -208,7 +208,7 @@ void PhaseRunner::run(std::int64_t more) {
     if (step.reads) prefetch_->read_until((*step.reads + 1) % prefetch_->size());
     if (step.stores) {
       const MovingView &from = step.views[0], &to = step.views[1];
-      store_rows(view_at(from.first, from.next, more), view_at(to.first, to.next, more),
+      store_rows(view_at(from.first, from.next, more), view_at(to.first, to.next, more), pool_,
                  settings_.threads);
       continue;
     }
