@@ -62,7 +62,8 @@ class PhaseRunner {
     std::size_t moving = 0;  // which
     bool binds = false;  // before it runs: the step before it with the same plan has other views
     std::optional<std::size_t> reads;  // a matrix, by its number in the prefetch
-    std::vector<MovingView> views;     // of what moves
+    std::vector<MovingView> views;     // those that move
+    Operands operands;                 // of its plan, as they were last bound
   };
   // Calls whose problem moves, each with the same.
   struct Moving {
@@ -71,7 +72,9 @@ class PhaseRunner {
     std::string math;
     const CatalogueEntry* entry;
     std::unique_ptr<Plan> plan;
-    std::size_t last = 0;  // step
+    std::size_t last = 0;    // step
+    std::string tuned = {};  // the problem that `tuning` was chosen for
+    Tuning tuning = {};
   };
 
   void add(const model::Call& first, const model::Call& next);
@@ -79,6 +82,8 @@ class PhaseRunner {
   std::size_t add_moving(const model::Call& first, const model::Call& next);
   std::vector<MovingView> views_of(const model::Call& first, const model::Call& next) const;
   void plan_for(std::int64_t more);
+  void plan_moving(Moving& moving, std::int64_t more) const;
+  static void bind(Step& step, Plan& plan, std::int64_t more);
   const CatalogueEntry& entry_for(const model::Call& call) const;
   Environment environment_of(const std::string& math, const CatalogueEntry& entry) const;
 
