@@ -58,25 +58,30 @@ void take_place(int thread) {
 
 // How long a thread spins for what it waits for: twice what waking a sleeping one takes where the
 // CPU has gone to sleep too (50 us), so that waiting costs at most three times the least.
-std::chrono::nanoseconds patience() {
+constexpr std::chrono::microseconds patience{100};
+// Of a pool whose regions follow one another for seconds: longer than the pauses between them, and
+// than the scheduler's time slice. Linux may wake a thread on the CPU of the one that spins for it.
+constexpr std::chrono::microseconds long_patience{5000};
+
+bool waits_passively() {
   static const bool passive = [] {
     const char* policy = std::getenv("OMP_WAIT_POLICY");
     return policy != nullptr && std::string_view(policy) == "passive";
   }();
-  return passive ? std::chrono::nanoseconds(0) : std::chrono::microseconds(100);
+  return passive;
 }
 
 // Spins until `done` or, where `spins`, until patience is at its end; whether it is done. Patience
 // begins when `work` has nothing left to do.
 template <class Done, class Work>
-bool spin_until(Done done, bool spins, Work work) {
+bool spin_until(Done done, bool spins, std::chrono::microseconds patience, Work work) {
   constexpr int steps_between_looks = 64;  // a look at the clock takes as long as one or two steps
   if (done()) return true;
-  if (!spins) return false;
+  if (!spins || waits_passively()) return false;
   while (work()) {
     if (done()) return true;
   }
-  const auto end = std::chrono::steady_clock::now() + patience();
+  const auto end = std::chrono::steady_clock::now() + patience;
   do {
     for (int step = 0; step < steps_between_looks; ++step) {
       relax();
@@ -89,7 +94,8 @@ bool spin_until(Done done, bool spins, Work work) {
 // Threads that work in one region at a time. Its caller is thread 0, its members the others.
 class Crew {
  public:
-  explicit Crew(IdleWork idle = nullptr) : idle_(std::move(idle)) {}
+  Crew() : patience_(patience) {}
+  explicit Crew(IdleWork idle) : idle_(std::move(idle)), patience_(long_patience) {}
   ~Crew() {
     for (const auto& member : members_) send(*member, stop);
     for (const auto& member : members_) member->thread.join();
@@ -151,7 +157,7 @@ class Crew {
     bool spins = true;
     for (;;) {
       const auto called = [&] { return own.signal.load(std::memory_order_acquire) >= go; };
-      if (!spin_until(called, spins, [&] { return work(number); })) {
+      if (!spin_until(called, spins, patience_, [&] { return work(number); })) {
         int expected = idle;
         own.signal.compare_exchange_strong(expected, asleep, std::memory_order_acq_rel);
         while (!called()) own.signal.wait(asleep, std::memory_order_acquire);
@@ -166,7 +172,7 @@ class Crew {
 
   void wait_for_members() {
     const auto done = [&] { return working_.load(std::memory_order_acquire) == 0; };
-    if (spin_until(done, spins_, [&] { return work(0); })) return;
+    if (spin_until(done, spins_, patience_, [&] { return work(0); })) return;
     for (int left = working_.load(std::memory_order_acquire); left != 0;
          left = working_.load(std::memory_order_acquire)) {
       working_.wait(left, std::memory_order_acquire);
@@ -174,6 +180,7 @@ class Crew {
   }
 
   const IdleWork idle_;
+  const std::chrono::microseconds patience_;
   std::vector<std::unique_ptr<Member>> members_;
   // Of the region at work: written before its members are called.
   Body* body_ = nullptr;

@@ -19,7 +19,8 @@ Pool& thread_pool();
 // is called again and again, takes less than a microsecond and returns false when there is nothing
 // left to do.
 using IdleWork = std::function<bool(int thread)>;
-// A pool with threads of its own, as the process's has them, that work while they wait. A region
+// A pool with threads of its own that work while they wait and sleep only when no region has called
+// for some milliseconds: for programs that run one region right behind another. A region
 // that runs while another does gets its threads from the process's pool, and one of more threads
 // than CPUs from the default pool.
 std::unique_ptr<Pool> pool_with_idle_work(IdleWork work);
