@@ -35,6 +35,7 @@ class Rounds:
     ceiling: list[float] = field(default_factory=list)
     builds: dict[str, str] = field(default_factory=dict)  # by peer: version and flags
     peak_bytes: dict[str, int] = field(default_factory=dict)  # of memory, by program
+    stamp: dict[str, str] = field(default_factory=dict)  # of kept rows: commit, machine, date
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
