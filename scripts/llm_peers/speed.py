@@ -87,6 +87,8 @@ def measure(ours: Session, peers: Mapping[str, Peer], threads: int, rounds: int,
 
 
 def _with_interval(values: Sequence[float], digits: int) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f}"
     return "{0:.{3}f} [{1:.{3}f}, {2:.{3}f}]".format(*interval(values), digits)
 
 
