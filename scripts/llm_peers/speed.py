@@ -35,6 +35,7 @@ class Rounds:
     ceiling: list[float] = field(default_factory=list)
     builds: dict[str, str] = field(default_factory=dict)  # by peer: version and flags
     peak_bytes: dict[str, int] = field(default_factory=dict)  # of memory, by program
+    stamp: dict[str, str] = field(default_factory=dict)  # of kept rows: commit, machine, date
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -86,6 +87,8 @@ def measure(ours: Session, peers: Mapping[str, Peer], threads: int, rounds: int,
 
 
 def _with_interval(values: Sequence[float], digits: int) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f}"
     return "{0:.{3}f} [{1:.{3}f}, {2:.{3}f}]".format(*interval(values), digits)
 
 

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -57,21 +58,30 @@ void take_place(int thread) {
 
 // How long a thread spins for what it waits for: twice what waking a sleeping one takes where the
 // CPU has gone to sleep too (50 us), so that waiting costs at most three times the least.
-std::chrono::nanoseconds patience() {
+constexpr std::chrono::microseconds patience{100};
+// Of a pool whose regions follow one another for seconds: longer than the pauses between them, and
+// than the scheduler's time slice. Linux may wake a thread on the CPU of the one that spins for it.
+constexpr std::chrono::microseconds long_patience{5000};
+
+bool waits_passively() {
   static const bool passive = [] {
     const char* policy = std::getenv("OMP_WAIT_POLICY");
     return policy != nullptr && std::string_view(policy) == "passive";
   }();
-  return passive ? std::chrono::nanoseconds(0) : std::chrono::microseconds(100);
+  return passive;
 }
 
-// Spins until `done` or, where `spins`, until patience is at its end; whether it is done.
-template <class Done>
-bool spin_until(Done done, bool spins) {
+// Spins until `done` or, where `spins`, until patience is at its end; whether it is done. Patience
+// begins when `work` has nothing left to do.
+template <class Done, class Work>
+bool spin_until(Done done, bool spins, std::chrono::microseconds patience, Work work) {
   constexpr int steps_between_looks = 64;  // a look at the clock takes as long as one or two steps
   if (done()) return true;
-  if (!spins) return false;
-  const auto end = std::chrono::steady_clock::now() + patience();
+  if (!spins || waits_passively()) return false;
+  while (work()) {
+    if (done()) return true;
+  }
+  const auto end = std::chrono::steady_clock::now() + patience;
   do {
     for (int step = 0; step < steps_between_looks; ++step) {
       relax();
@@ -84,7 +94,8 @@ bool spin_until(Done done, bool spins) {
 // Threads that work in one region at a time. Its caller is thread 0, its members the others.
 class Crew {
  public:
-  Crew() = default;
+  Crew() : patience_(patience) {}
+  explicit Crew(IdleWork idle) : idle_(std::move(idle)), patience_(long_patience) {}
   ~Crew() {
     for (const auto& member : members_) send(*member, stop);
     for (const auto& member : members_) member->thread.join();
@@ -137,13 +148,16 @@ class Crew {
     }
   }
 
+  // A step of what waiting threads do.
+  bool work(int number) const { return idle_ && idle_(number); }
+
   // A member's life.
   void attend(Member& own, int number) {
     take_place(number);
     bool spins = true;
     for (;;) {
       const auto called = [&] { return own.signal.load(std::memory_order_acquire) >= go; };
-      if (!spin_until(called, spins)) {
+      if (!spin_until(called, spins, patience_, [&] { return work(number); })) {
         int expected = idle;
         own.signal.compare_exchange_strong(expected, asleep, std::memory_order_acq_rel);
         while (!called()) own.signal.wait(asleep, std::memory_order_acquire);
@@ -158,13 +172,15 @@ class Crew {
 
   void wait_for_members() {
     const auto done = [&] { return working_.load(std::memory_order_acquire) == 0; };
-    if (spin_until(done, spins_)) return;
+    if (spin_until(done, spins_, patience_, [&] { return work(0); })) return;
     for (int left = working_.load(std::memory_order_acquire); left != 0;
          left = working_.load(std::memory_order_acquire)) {
       working_.wait(left, std::memory_order_acquire);
     }
   }
 
+  const IdleWork idle_;
+  const std::chrono::microseconds patience_;
   std::vector<std::unique_ptr<Member>> members_;
   // Of the region at work: written before its members are called.
   Body* body_ = nullptr;
@@ -215,11 +231,32 @@ class ThreadPool final : public Pool {
   }
 };
 
+class WorkingPool final : public Pool {
+ public:
+  explicit WorkingPool(IdleWork work) : crew_(std::move(work)) {}
+
+  void run(int threads, Body body) override {
+    // Threads that it started would share the CPUs of a caller that OpenMP has bound to its place.
+    if (threads > usable_cpus()) return default_pool().run(threads, body);
+    if (busy_.exchange(true, std::memory_order_acquire)) return thread_pool().run(threads, body);
+    crew_.run(threads, body);
+    busy_.store(false, std::memory_order_release);
+  }
+
+ private:
+  Crew crew_;
+  std::atomic<bool> busy_{false};
+};
+
 }  // namespace
 
 Pool& thread_pool() {
   static ThreadPool pool;
   return pool;
+}
+
+std::unique_ptr<Pool> pool_with_idle_work(IdleWork work) {
+  return std::make_unique<WorkingPool>(std::move(work));
 }
 
 void bind_thread_pool() {

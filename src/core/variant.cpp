@@ -231,6 +231,12 @@ Tuning complete_tuning(const Variant& variant, const Problem& problem, const Env
                        const Tuning& given) {
   if (rung_of(variant, given) != nullptr) return given;
   if (variant.complete != nullptr) return variant.complete(problem, given, env);
+  Tuning whole;
+  for (const Tunable& t : variant.tunables) {
+    if (const auto value = given.find(t.name)) whole.set(t.name, *value);
+  }
+  // Listing the space takes longer than a plan that is given its tuning.
+  if (!whole.values().empty() && whole.values().size() == variant.tunables.size()) return whole;
   const std::vector<Tuning> space = variant.tunings(problem, env);
   const auto agrees = [&](const Tuning& tuning) {
     return std::all_of(variant.tunables.begin(), variant.tunables.end(), [&](const Tunable& t) {
@@ -276,7 +282,7 @@ bool overlaps_itself(const View& view) {
 
 // An output may share memory with nothing else: neither with itself, nor another output, nor, but
 // for the kernel's in-place input, what is read.
-void check_overlaps(const Kernel& kernel, const std::vector<TensorSpec>& tensors,
+void check_overlaps(const Kernel& kernel, std::span<const TensorSpec> tensors,
                     const TensorSpec& output, const Operands& operands) {
   const View& written = operands.at(output.name);
   if (overlaps_itself(written)) {
@@ -298,13 +304,16 @@ void check_overlaps(const Kernel& kernel, const std::vector<TensorSpec>& tensors
 }  // namespace
 
 void Plan::bind(const Operands& operands) {
-  const std::vector<TensorSpec> tensors = problem_.kernel().tensors(problem_);
-  for (const TensorSpec& tensor : tensors) {
-    if (tensor.role == Role::constant) continue;
-    check_view(tensor, tensor_shape(problem_, tensor), operands.at(tensor.name));
+  if (shapes_.empty()) {
+    tensors_ = problem_.kernel().tensors(problem_);
+    for (const TensorSpec& tensor : tensors_) shapes_.push_back(tensor_shape(problem_, tensor));
   }
-  for (const TensorSpec& output : tensors) {
-    if (is_written(output.role)) check_overlaps(problem_.kernel(), tensors, output, operands);
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].role == Role::constant) continue;
+    check_view(tensors_[i], shapes_[i], operands.at(tensors_[i].name));
+  }
+  for (const TensorSpec& output : tensors_) {
+    if (is_written(output.role)) check_overlaps(problem_.kernel(), tensors_, output, operands);
   }
   bound_ = operands;
   on_bind(operands);

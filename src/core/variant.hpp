@@ -127,6 +127,9 @@ class Plan {
 
  private:
   Problem problem_;
+  // Of the problem, from the first bind() on: binding again takes no longer than a short run.
+  std::vector<TensorSpec> tensors_;
+  std::vector<Shape> shapes_;
 };
 
 enum class Threads { one, many, device };

@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
+#include "core/thread_pool.hpp"
 #include "generate/row_pieces.hpp"
 #include "model/low_precision.hpp"
 #include "model/swaps.hpp"
@@ -145,11 +146,14 @@ LanguageModel::LanguageModel(const Gguf& gguf, const Room& room, const Catalogue
                    catalogue, settings)),
       converted_(model::converted_weights(plain_, first_.instance, weights_)),
       memory_(fitting(first_.instance), *converted_, 1, settings.threads),
-      prefill_(memory_, prefill_phase, first_, next_, catalogue, settings),
-      decode_(memory_, decode_phase, first_, next_, catalogue, settings) {
+      prefetch_(settings.threads, machine().l2_bytes / 2),
+      pool_(pool_with_idle_work([this](int thread) { return prefetch_.step(thread); })),
+      prefill_(memory_, prefill_phase, first_, next_, catalogue, settings, pool_.get(), nullptr),
+      decode_(memory_, decode_phase, first_, next_, catalogue, settings, pool_.get(), &prefetch_) {
   for (std::size_t i = 0; i < room.rows.size(); ++i) {
     part_rows(first_, next_, verify_phases + i, memory_, catalogue, settings);
-    verify_.emplace_back(memory_, verify_phases + i, first_, next_, catalogue, settings);
+    verify_.emplace_back(memory_, verify_phases + i, first_, next_, catalogue, settings,
+                         pool_.get(), nullptr);
   }
 }
 

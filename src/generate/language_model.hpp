@@ -10,6 +10,7 @@
 
 #include "generate/llama.hpp"
 #include "generate/phase_runner.hpp"
+#include "generate/weight_prefetch.hpp"
 
 namespace rooflane::generate {
 
@@ -61,6 +62,8 @@ class LanguageModel {
   StoredCaches first_, next_;
   std::unique_ptr<model::WeightSource> converted_;
   model::Memory memory_;
+  WeightPrefetch prefetch_;  // of decoding
+  std::unique_ptr<Pool> pool_;
   PhaseRunner prefill_, decode_;
   std::vector<PhaseRunner> verify_;  // for each of room.rows
 };

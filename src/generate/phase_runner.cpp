@@ -30,16 +30,21 @@ View view_at(const View& first, const View& next, std::int64_t more) {
   return view;
 }
 
-Problem problem_at(const Problem& first, const Problem& next, std::int64_t more) {
+// What moves is rounded up to a multiple.
+Problem problem_at(const Problem& first, const Problem& next, std::int64_t more,
+                   std::int64_t multiple) {
   Problem problem = first;
   for (const ParamSpec& param : problem.kernel().params) {
-    if (!problem.has(param.name)) continue;
-    const double value = problem.value(param.name);
-    const double step = next.value(param.name) - value;
-    if (step != 0) problem.set(param.name, value + step * static_cast<double>(more));
+    if (!problem.has(param.name) || problem.value(param.name) == next.value(param.name)) continue;
+    const std::int64_t value = moved(problem.size(param.name), next.size(param.name), more);
+    problem.set(param.name, static_cast<double>((value + multiple - 1) / multiple * multiple));
   }
   return problem;
 }
+
+// Schedules are chosen for every so many tokens. By the problem alone, so that decoding and
+// verifying several tokens choose the same for the same past.
+constexpr std::int64_t tokens_per_choice = 32;
 
 }  // namespace
 
@@ -47,8 +52,13 @@ std::vector<std::string> runner_variants() { return {"amx", "avx512", "hwy", "sc
 
 PhaseRunner::PhaseRunner(const model::Memory& memory, std::size_t phase, const StoredCaches& first,
                          const StoredCaches& next, const Catalogue& catalogue,
-                         const RunnerSettings& settings)
-    : memory_(memory), phase_(phase), catalogue_(catalogue), settings_(settings) {
+                         const RunnerSettings& settings, Pool* pool, WeightPrefetch* prefetch)
+    : memory_(memory),
+      phase_(phase),
+      catalogue_(catalogue),
+      settings_(settings),
+      pool_(pool),
+      prefetch_(prefetch) {
   const std::vector<model::Call>& calls = first.instance.phases[phase].calls;
   const std::vector<CacheStore>& stores = first.stores[phase];
   std::size_t stored = 0;
@@ -57,6 +67,12 @@ PhaseRunner::PhaseRunner(const model::Memory& memory, std::size_t phase, const S
     for (; stored < stores.size() && stores[stored].call == i; ++stored) {
       add_store(stores[stored], next.stores[phase][stored]);
     }
+  }
+  for (Step& step : steps_) {
+    if (step.stores) continue;
+    for (const MovingView& view : step.views) step.operands.set(view.name, view.first);
+    std::erase_if(step.views,
+                  [](const MovingView& view) { return same_view(view.first, view.next); });
   }
 }
 
@@ -100,6 +116,7 @@ Environment PhaseRunner::environment_of(const std::string& math,
   environment.threads = entry.variant->threads == Threads::one ? 1 : settings_.threads;
   environment.isa = settings_.isa;
   environment.library = entry.library;
+  environment.pool = pool_;
   return environment;
 }
 
@@ -151,33 +168,36 @@ void PhaseRunner::add(const model::Call& first, const model::Call& next) {
       make_plan(*entry.variant, first.problem, {}, environment_of(first.math, entry), constants));
   step.plan = plans_.back().get();
   step.plan->bind(operands);
-  const bool stays = std::all_of(step.views.begin(), step.views.end(), [](const MovingView& view) {
-    return same_view(view.first, view.next);
-  });
-  if (stays) step.views.clear();
+  if (prefetch_ != nullptr && !constants.has("b") && operands.has("b")) {
+    const auto [begin, end] = operands.at("b").extent();
+    step.reads = prefetch_->add({begin, end});
+  }
   steps_.push_back(std::move(step));
 }
 
-namespace {
-
-template <class Views>
-Operands operands_at(const Views& views, std::int64_t more) {
-  Operands operands;
-  for (const auto& view : views) operands.set(view.name, view_at(view.first, view.next, more));
-  return operands;
+void PhaseRunner::bind(Step& step, Plan& plan, std::int64_t more) {
+  for (const MovingView& view : step.views) {
+    step.operands.set(view.name, view_at(view.first, view.next, more));
+  }
+  plan.bind(step.operands);
 }
 
-}  // namespace
+void PhaseRunner::plan_moving(Moving& moving, std::int64_t more) const {
+  const Variant& variant = *moving.entry->variant;
+  const Environment environment = environment_of(moving.math, *moving.entry);
+  const Problem of_choice = problem_at(moving.first, moving.next, more, tokens_per_choice);
+  if (std::string text = of_choice.text(); moving.tuned != text) {
+    moving.tuned = std::move(text);
+    moving.tuning = make_plan(variant, of_choice, {}, environment, {})->facts().tuning;
+  }
+  moving.plan = make_plan(variant, problem_at(moving.first, moving.next, more, 1), moving.tuning,
+                          environment, {});
+}
 
 void PhaseRunner::plan_for(std::int64_t more) {
-  for (Moving& moving : moving_) {
-    moving.plan = make_plan(*moving.entry->variant, problem_at(moving.first, moving.next, more), {},
-                            environment_of(moving.math, *moving.entry), {});
-  }
-  for (const Step& step : steps_) {
-    if (step.plan != nullptr && !step.views.empty()) {
-      step.plan->bind(operands_at(step.views, more));
-    }
+  for (Moving& moving : moving_) plan_moving(moving, more);
+  for (Step& step : steps_) {
+    if (step.plan != nullptr && !step.views.empty()) bind(step, *step.plan, more);
   }
   planned_ = more;
 }
@@ -194,17 +214,18 @@ std::string PhaseRunner::instruction() const {
 
 void PhaseRunner::run(std::int64_t more) {
   if (planned_ != more) plan_for(more);
-  for (const Step& step : steps_) {
+  for (Step& step : steps_) {
+    if (step.reads) prefetch_->read_until((*step.reads + 1) % prefetch_->size());
     if (step.stores) {
       const MovingView &from = step.views[0], &to = step.views[1];
-      store_rows(view_at(from.first, from.next, more), view_at(to.first, to.next, more),
+      store_rows(view_at(from.first, from.next, more), view_at(to.first, to.next, more), pool_,
                  settings_.threads);
       continue;
     }
     Plan* plan = step.plan;
     if (plan == nullptr) {
       plan = moving_[step.moving].plan.get();
-      if (step.binds) plan->bind(operands_at(step.views, more));
+      if (step.binds) bind(step, *plan, more);
     }
     plan->run();
   }

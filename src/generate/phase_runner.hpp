@@ -12,6 +12,7 @@
 
 #include "core/catalogue.hpp"
 #include "generate/stored_cache.hpp"
+#include "generate/weight_prefetch.hpp"
 #include "model/memory.hpp"
 
 namespace rooflane::generate {
@@ -34,9 +35,11 @@ class PhaseRunner {
   // `first` and `next`: the same model where one token more is past, as `memory` holds the first.
   // Whatever differs between the two grows by the same step with each further token. Every call
   // runs by the first of runner_variants() that serves it. Neither instance is read afterwards.
-  // Throws as make_plan does.
+  // Threads are `pool`'s; null: the default pool's. `prefetch` gets the matrices that products read
+  // as they stand. Throws as make_plan does.
   PhaseRunner(const model::Memory& memory, std::size_t phase, const StoredCaches& first,
-              const StoredCaches& next, const Catalogue& catalogue, const RunnerSettings& settings);
+              const StoredCaches& next, const Catalogue& catalogue, const RunnerSettings& settings,
+              Pool* pool, WeightPrefetch* prefetch);
 
   // Runs all calls with `more` tokens past than `first` has. What they touch must lie in the
   // tensors.
@@ -58,7 +61,9 @@ class PhaseRunner {
     Plan* plan = nullptr;    // null: a moving one
     std::size_t moving = 0;  // which
     bool binds = false;  // before it runs: the step before it with the same plan has other views
-    std::vector<MovingView> views;  // of what moves
+    std::optional<std::size_t> reads;  // a matrix, by its number in the prefetch
+    std::vector<MovingView> views;     // those that move
+    Operands operands;                 // of its plan, as they were last bound
   };
   // Calls whose problem moves, each with the same.
   struct Moving {
@@ -67,7 +72,9 @@ class PhaseRunner {
     std::string math;
     const CatalogueEntry* entry;
     std::unique_ptr<Plan> plan;
-    std::size_t last = 0;  // step
+    std::size_t last = 0;    // step
+    std::string tuned = {};  // the problem that `tuning` was chosen for
+    Tuning tuning = {};
   };
 
   void add(const model::Call& first, const model::Call& next);
@@ -75,6 +82,8 @@ class PhaseRunner {
   std::size_t add_moving(const model::Call& first, const model::Call& next);
   std::vector<MovingView> views_of(const model::Call& first, const model::Call& next) const;
   void plan_for(std::int64_t more);
+  void plan_moving(Moving& moving, std::int64_t more) const;
+  static void bind(Step& step, Plan& plan, std::int64_t more);
   const CatalogueEntry& entry_for(const model::Call& call) const;
   Environment environment_of(const std::string& math, const CatalogueEntry& entry) const;
 
@@ -82,6 +91,8 @@ class PhaseRunner {
   std::size_t phase_;
   const Catalogue& catalogue_;
   RunnerSettings settings_;
+  Pool* pool_;
+  WeightPrefetch* prefetch_;
   std::vector<Step> steps_;
   std::vector<std::unique_ptr<Plan>> plans_;
   std::vector<Moving> moving_;

@@ -105,7 +105,7 @@ class Trial {
     model::Phase& phase = alone_.instance.phases[phase_];
     phase.calls = pieces_of(call, rows, phase.tensors);
     for (model::Call& piece : phase.calls) piece.step = 0;
-    PhaseRunner(memory_, phase_, alone_, alone_, catalogue_, settings_).run(0);
+    PhaseRunner(memory_, phase_, alone_, alone_, catalogue_, settings_, nullptr, nullptr).run(0);
     const View c = memory_.view(phase_, call.operands.back().view);
     std::vector<float> result;
     for (std::int64_t row = 0; row < c.rows(); ++row) {

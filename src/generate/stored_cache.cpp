@@ -191,12 +191,12 @@ void store_row(const float* from, std::byte* to, std::int64_t count, DType dtype
 
 }  // namespace
 
-void store_rows(const View& from, const View& to, int threads) {
+void store_rows(const View& from, const View& to, Pool* pool, int threads) {
   constexpr std::int64_t least_elements = 16384;  // some microseconds
   const std::int64_t rows = from.rows(), cols = from.cols();
   const std::int64_t share =
       std::max<std::int64_t>(least_elements / std::max<std::int64_t>(cols, 1), 1);
-  parallel_for(nullptr, threads, (rows + share - 1) / share, [&](std::int64_t task, int) {
+  parallel_for(pool, threads, (rows + share - 1) / share, [&](std::int64_t task, int) {
     for (std::int64_t row = task * share; row < std::min(rows, (task + 1) * share); ++row) {
       store_row(reinterpret_cast<const float*>(from.row(row)), to.row(row), cols, to.dtype);
     }

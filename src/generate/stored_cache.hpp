@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/parallel.hpp"
 #include "core/tensor.hpp"
 #include "model/instance.hpp"
 
@@ -28,6 +29,6 @@ StoredCaches with_stored_caches(const model::Instance& instance, DType dtype);
 
 // to = from, rounded as NumberFormat::encode does but from float32; of q8_0 the scale is that of
 // the format, max|x| / 127 rounded to float16.
-void store_rows(const View& from, const View& to, int threads);
+void store_rows(const View& from, const View& to, Pool* pool, int threads);
 
 }  // namespace rooflane::generate
