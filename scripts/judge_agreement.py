@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Judges Rooflane's own variant `hwy` beside itself: does a kernel in the jail take as long as outside?
-Usage: judge_agreement.py PREFIX [--rooflane PROGRAM] [--budget SECONDS] [--threads N] [--shape SHAPE]...
+"""Judges Rooflane's own variant `hwy` beside itself: does the jail change how long a kernel takes?
+Usage: judge_agreement.py PREFIX [--rooflane PROGRAM] [--budget SECONDS] [--threads N]
+                          [--shape SHAPE]...
 
-PREFIX: where Rooflane is installed, below /usr or /opt, which alone the jail sees. Both are timed in
-the same rounds; the judged one's time has the cost of a call subtracted. Prints a line a problem, and
-ends with 1 where the 95 % interval of a ratio lies beyond 3 % from 1.
+PREFIX: where Rooflane is installed, below /usr or /opt, which alone the jail sees. Both are timed
+in the same rounds; the cost of a call is subtracted from the judged one's. Prints a line a problem,
+and ends with 1 where the 95 % interval of a ratio lies beyond 3 % from 1.
 """
 from __future__ import annotations
 
