@@ -201,6 +201,42 @@ class ListAndDoctor(CommandLine):
         self.succeed("calibrate", "--if-missing", "--threads", "1", "--seconds", "0.01", env=here)
         self.assertIn("measured just now", self.succeed("doctor", env=here))
 
+    def test_constants_are_learned_from_times_that_a_file_keeps(self):
+        here = {"ROOFLANE_TRAITS": self.path("traits")}
+        self.succeed("calibrate", "--threads", "1", "--seconds", "0.01", env=here)
+        times = self.path("times.csv")
+        learn = ["calibrate", "--learn", "--threads", "1"]
+        out = self.succeed(*learn, "--seconds", "1.5", "--times", times, env=here)
+        self.assertRegex(out, r"(?m)^gemm: fitted to \d+ problems; mean regret of \d+ unseen ")
+        self.assertRegex(out, r"(?m)^(stored in|not stored: nothing was gained beyond doubt)")
+        once = self.succeed(*learn, "--replay", times, env=here)
+        self.assertEqual(once, self.succeed(*learn, "--replay", times, env=here))
+        self.assertIn("constants", json.loads(
+            self.succeed(*learn, "--replay", times, "--json", env=here))["traits"])
+        # Pieces of a machine's times are one machine's; another machine's are told apart.
+        self.assertNotIn("several machines",
+                         self.succeed(*learn, "--replay", times, "--replay", times, env=here))
+        other = self.path("other.csv")
+        with open(times, encoding="utf-8") as file:
+            text = file.read()
+        with open(other, "w", encoding="utf-8") as file:
+            file.write(re.sub(r"(?m)^# machine .*", "# machine another", text))
+        self.assertIn("measured on another machine",
+                      self.succeed(*learn, "--replay", other, env=here))
+        self.assertIn("several machines",
+                      self.succeed(*learn, "--replay", times, "--replay", other, env=here))
+
+    def test_what_does_not_go_with_learning_is_refused(self):
+        times = self.path("times.csv")
+        with open(times, "w", encoding="utf-8") as file:
+            file.write("variant,math,isa,threads,problem,ns,tuning\n")
+        learn = ["calibrate", "--learn", "--threads", "1"]
+        self.refuse(2, ["--times belongs to --learn"], "calibrate", "--times", times)
+        self.refuse(2, ["--if-missing"], *learn, "--if-missing")
+        self.refuse(2, ["--replay"], *learn, "--replay", times, "--times", times)
+        self.refuse(2, ["has no traits"], *learn, "--replay", times)
+        self.refuse(2, ["cannot be read"], *learn, "--replay", self.path("none.csv"))
+
     def test_the_slug_is_a_folder_name(self):
         slug = self.succeed("doctor", "--slug")
         self.assertRegex(slug, r"\A[a-z0-9]+(-[a-z0-9]+)*\n\Z")

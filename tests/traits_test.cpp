@@ -214,6 +214,18 @@ TEST_CASE("a stored file is read back to the bit") {
   CHECK(folder.names() == std::vector<std::string>{"a"});
 }
 
+TEST_CASE("learned constants are in the file, shipped ones are the program's") {
+  CHECK(print_traits(measured()).find("gemm.") == std::string::npos);
+  CHECK(parse_traits(print_traits(measured())).at_isa.constants == ModelConstants());
+  MeasuredTraits learned = measured();
+  learned.at_isa.constants.gemm.tile_ops = 61.5;
+  const MeasuredTraits read = parse_traits(print_traits(learned));
+  CHECK(read.at_isa.constants == learned.at_isa.constants);
+  CHECK(traits_of(read, sixteen_cores(), "AVX2", 4).constants.gemm.tile_ops == 61.5);
+  CHECK(complaint(with(print_traits(learned), "gemm.split_l2 1.5", "gemm.split_l2 0.5"))
+            .find("gemm.split_l2 '0.5': a number of at least 1") != std::string::npos);
+}
+
 TEST_CASE("a broken file says which line is wrong and what is allowed") {
   const std::string good = print_traits(measured());
   CHECK(complaint(good) == "");

@@ -38,7 +38,7 @@ inline constexpr double endless = 1e9;  // bytes of a run without end
 
 inline double real(std::int64_t i) { return static_cast<double>(i); }
 
-// Starting and joining a parallel region, one that ends in a barrier.
+// Starting and joining a parallel region.
 inline double region_of(const Traits& traits) {
   return traits.constants.gemm.region_share * traits.region;
 }

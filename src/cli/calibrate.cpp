@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -41,7 +43,7 @@ void declare_calibrate(Arguments& arguments) {
   arguments.repeatable(
       "--replay", "FILE",
       "with --learn: fit to the times in this file of --times and measure nothing; "
-      "several machines' files are fitted together, and nothing is stored");
+      "files of several machines are fitted together, and nothing is stored");
   arguments.option("--seed", "N", "with --learn: of the problems; default: 1");
   arguments.examples({"rooflane calibrate --seconds 2", "rooflane calibrate --if-missing",
                       "rooflane calibrate --learn --seconds 5 --times times.csv"});
@@ -76,14 +78,23 @@ MeasuredTraits measure_traits(CalibrateRequest request) {
   return calibrate(request);
 }
 
-// Of all files; throws for one without traits.
+// Of all files, those with the same traits together: pieces of one machine's times. Throws for a
+// file without traits.
 std::vector<MachineTimes> replayed(const std::vector<std::string>& files,
                                    const Catalogue& catalogue) {
   std::vector<MachineTimes> machines;
   for (const std::string& file : files) {
     RecordedTimes recorded = read_times(file, catalogue);
     if (!recorded.traits) throw argument_error(file + ": has no traits of its machine");
-    machines.push_back({*std::move(recorded.traits), std::move(recorded.problems)});
+    const auto same = std::find_if(machines.begin(), machines.end(), [&](const auto& machine) {
+      return print_traits(machine.traits) == print_traits(*recorded.traits);
+    });
+    if (same == machines.end()) {
+      machines.push_back({*std::move(recorded.traits), std::move(recorded.problems)});
+    } else {
+      std::move(recorded.problems.begin(), recorded.problems.end(),
+                std::back_inserter(same->problems));
+    }
   }
   return machines;
 }

@@ -31,28 +31,40 @@ struct Drawn {
   Environment env;
 };
 
-// Every second problem is one of float32, the others have all formats and maths in turn; thread
-// counts alternate.
+// Thread counts alternate, and so do problems of float32 and of other formats: these have each math
+// in turn.
 class Draws {
  public:
   Draws(const Catalogue& catalogue, const LearnRequest& request) : threads_(request.threads) {
     for (const Kernel* const kernel : catalogue.kernels()) {
       if (model_of(*kernel).empty()) continue;
-      Kind kind;
-      kind.variant = catalogue.variant(*kernel, "hwy").variant;
-      kind.plain = random_problems(*kernel, {.count = drawn_of_a_kind, .seed = request.seed});
-      kind.formats = random_problems(
+      const Variant& variant = *catalogue.variant(*kernel, "hwy").variant;
+      add(variant, fp32.name, random_problems(*kernel, {drawn_of_a_kind, request.seed}));
+      const std::size_t plain = kinds_.size() - 1;
+      const std::vector<Problem> formats = random_problems(
           *kernel, {.count = drawn_of_a_kind, .seed = request.seed, .formats = true});
-      kinds_.push_back(std::move(kind));
+      for (const Math* const math : variant.maths) {
+        if (!add(variant, math->name, formats)) continue;
+        order_.push_back(plain);
+        order_.push_back(kinds_.size() - 1);
+      }
+      if (order_.empty()) order_.push_back(plain);
     }
   }
 
   // The next one of those that a fit sees, or does not see. Nothing: all are drawn.
   std::optional<Drawn> next(bool unseen) {
-    for (std::size_t& at = unseen ? next_unseen_ : next_seen_; at < last();) {
-      const std::size_t i = at++;
-      std::optional<Drawn> drawn = at_place(i);
-      if (drawn && is_unseen(drawn->problem) == unseen) return drawn;
+    std::size_t& at = unseen ? next_unseen_ : next_seen_;
+    const std::size_t counts = threads_ > 1 ? 2 : 1;
+    while (at < counts * order_.size() * drawn_of_a_kind) {
+      const std::size_t place = at++ / counts;
+      Kind& kind = kinds_[order_[place % order_.size()]];
+      const std::vector<Problem>& problems = unseen ? kind.unseen : kind.seen;
+      const std::size_t number = place / order_.size();
+      if (number >= problems.size()) continue;
+      Drawn drawn{kind.variant, problems[number], kind.env};
+      drawn.env.threads = at % counts == 0 ? threads_ : 1;
+      return drawn;
     }
     return std::nullopt;
   }
@@ -60,30 +72,25 @@ class Draws {
  private:
   struct Kind {
     const Variant* variant;
-    std::vector<Problem> plain, formats;
-  };
-  // Kinds take turns; of each, plain problems and formats, each by one thread and by all.
-  std::size_t last() const { return kinds_.size() * 4 * drawn_of_a_kind; }
-  std::optional<Drawn> at_place(std::size_t i) const {
-    const Kind& kind = kinds_[i % kinds_.size()];
-    i /= kinds_.size();
-    const bool formats = i % 2 == 1;
-    const bool all = i / 2 % 2 == 1;
-    const std::size_t number = i / 4;
-    if (all && threads_ == 1) return std::nullopt;
-    const Problem& problem = (formats ? kind.formats : kind.plain)[number];
     Environment env;
-    env.threads = all ? threads_ : 1;
-    const std::span<const Math* const> maths = kind.variant->maths;
-    for (std::size_t j = 0; j < maths.size(); ++j) {
-      env.math = formats ? maths[(number + j) % maths.size()]->name : fp32.name;
-      if (!refusal(*kind.variant, problem, env)) return Drawn{kind.variant, problem, env};
+    std::vector<Problem> seen, unseen;
+  };
+  // Of the problems that the variant can compute so; whether there are any.
+  bool add(const Variant& variant, std::string_view math, const std::vector<Problem>& problems) {
+    Kind kind{&variant, {}, {}, {}};
+    kind.env.math = math;
+    for (const Problem& problem : problems) {
+      if (refusal(variant, problem, kind.env)) continue;
+      (is_unseen(problem) ? kind.unseen : kind.seen).push_back(problem);
     }
-    return std::nullopt;
+    if (kind.seen.empty() || kind.unseen.empty()) return false;
+    kinds_.push_back(std::move(kind));
+    return true;
   }
 
   int threads_;
   std::vector<Kind> kinds_;
+  std::vector<std::size_t> order_;  // of kinds_, in which they take turns
   std::size_t next_seen_ = 0, next_unseen_ = 0;
 };
 

@@ -18,6 +18,8 @@ namespace {
 constexpr double blur = 0.02;
 // A constant that is doubled or halved must save so much of the mean regret.
 constexpr double prior = 0.001;
+// More is a disturbance, or is as bad as can be: one problem must not outweigh all others.
+constexpr double most_regret = 1;
 // Factors by which a constant is changed in turn, until none helps.
 constexpr double steps[] = {2, 1.4, 1.15};
 constexpr int most_passes = 6;
@@ -47,7 +49,7 @@ double blurred_regret(const ProblemTimes& times) {
   for (std::size_t i = 0; i < predicted.size(); ++i) {
     const double weight = std::exp(-std::log(predicted[i] / least) / blur);
     weights += weight;
-    sum += weight * std::log(times.candidates[i].ns / best);
+    sum += weight * std::log(std::min(times.candidates[i].ns / best, 1 + most_regret));
   }
   return sum / weights;
 }
@@ -213,8 +215,8 @@ Gain gain_of(std::string_view model, std::span<const MachineTimes> machines,
       ++gain.unseen;
       const bool changed = x.index != y.index;
       classes[class_name(times)].push_back({x.ratio, y.ratio});
-      gain.mean_before += 100 * (x.ratio - 1);
-      gain.mean_after += 100 * (y.ratio - 1);
+      gain.mean_before += 100 * std::min(x.ratio - 1, most_regret);
+      gain.mean_after += 100 * std::min(y.ratio - 1, most_regret);
       if (changed) log_ratios.push_back({std::log(y.ratio / x.ratio)});
     }
   }

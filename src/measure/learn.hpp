@@ -49,7 +49,8 @@ struct Gain {
   int seen = 0, unseen = 0;
   int changed = 0;     // unseen problems for which another schedule is chosen
   Estimate log_ratio;  // of these: the logarithm of the time after over that before
-  double mean_before = 0, mean_after = 0;  // regret of unseen problems, per cent
+  // Regret of unseen problems, per cent; of one problem at most 100.
+  double mean_before = 0, mean_after = 0;
   std::vector<ClassRegret> classes;
   // Beyond doubt: the choices that changed are faster at winner_level, and the mean regret is less.
   bool is_certain() const;
