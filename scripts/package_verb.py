@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from python_environment import Unavailable
@@ -12,8 +12,8 @@ from rooflane_json import PACKAGE, PROGRAM
 from script_help import answer_help, asks_for_help
 
 
-def start(words: Sequence[str], verb: Sequence[str], interpreter: Callable[[], Path], whose: str,
-          variables: Mapping[str, str] | None = None) -> int:
+def start(words: Sequence[str], verb: Sequence[str], interpreter: Callable[[], Path], whose: str
+          ) -> int:
     """Becomes `python -m rooflane.verbs VERB` in its interpreter. --prepare makes that alone,
     --python prints it. A verb's help is printed by this interpreter, since it needs no package.
     Returns only to say why not: the exit status."""
@@ -26,7 +26,7 @@ def start(words: Sequence[str], verb: Sequence[str], interpreter: Callable[[], P
         if words[:1] == ["--python"]:
             print(python)
             return 0
-        environment = {**os.environ, "PYTHONPATH": str(PACKAGE), **(variables or {})}
+        environment = {**os.environ, "PYTHONPATH": str(PACKAGE)}
         environment.setdefault("ROOFLANE_PROGRAM", str(PROGRAM))
         sys.stdout.flush()
         os.execve(python, [python, "-m", "rooflane.verbs", *verb], environment)

@@ -36,7 +36,7 @@ from rooflane.language_model.client import (
     tokens_of,
 )
 from rooflane.language_model.endpoint import Endpoint, Scrubber, seconds_of
-from rooflane.language_model.strategy import LanguageModel, LanguageModelAdviser
+from rooflane.language_model.strategy import LanguageModel
 from rooflane.tuning import Exchange, Exhausted, History, Proposal, text_of
 
 import language_model_fakes as fakes
@@ -501,25 +501,6 @@ class Strategies(Clients):
         for more in ({"mode": "two"}, {"generations": 0}, {"per_generation": 0}):
             with self.assertRaises(ValueError):
                 self.strategy(client, **more)
-
-    def test_the_adviser_agrees_or_replaces(self) -> None:
-        suggestion = {**DEFAULT, "mc": 192}
-        server = self.serve(says('{"kc": 384}'), says("{" + '"mc": 192}'), says("no"))
-        adviser = LanguageModelAdviser(fakes.space(), self.client(server),
-                                       Settings(source=lambda length: ""))
-        history = History(fakes.space(), [fakes.evaluate(0, Proposal(DEFAULT), "seed")])
-        proposal = adviser.advise(history, suggestion, "mc weighs 0.7, kc 0.2")
-        assert proposal
-        self.assertEqual((proposal.configuration, proposal.source),
-                         ({**suggestion, "kc": 384}, "llm"))
-        self.assertIsNone(adviser.advise(history, suggestion, ""))
-        self.assertIsNone(adviser.advise(history, suggestion, ""))
-        adviser.observe(fakes.evaluate(1, proposal, "hybrid"))
-        text = server.requests[0]["messages"][1]["content"]
-        self.assertIn("An optimiser proposes next: mc=192\nIts state: mc weighs 0.7", text)
-        figures = adviser.statistics()
-        self.assertEqual((figures["agreed"], figures["failures"]), (1, {"no JSON": 1}))
-        self.assertEqual(self.exchanges[0].trials, [1])
 
 
 def recorded_settings(context: int) -> Settings:

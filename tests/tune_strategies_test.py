@@ -1,5 +1,5 @@
 """The searches: what they propose on made-up spaces, that they find something, and what becomes of
-an adviser's advice and of programs that fail."""
+programs that fail."""
 from __future__ import annotations
 
 import json
@@ -19,7 +19,7 @@ import tune_environment
 tune_environment.enter()
 
 from rooflane import strategies  # noqa: E402
-from rooflane.strategies import hybrid, proposer, samplers, simple  # noqa: E402
+from rooflane.strategies import proposer, simple  # noqa: E402
 from rooflane.strategies.base import Grid  # noqa: E402
 from rooflane.strategies.local import Local  # noqa: E402
 from rooflane.tuning import (  # noqa: E402
@@ -35,7 +35,7 @@ from rooflane.tuning import (  # noqa: E402
 
 from synthetic_space import SyntheticSpace, refusal  # noqa: E402
 
-SEARCHES = ("default", "all", "random", "local", "tpe", "cmaes", "hybrid", "proposer")
+SEARCHES = ("default", "all", "random", "local", "cmaes", "proposer")
 THOROUGH = tuple(name for name in SEARCHES if name != "default")  # that go on beyond the seeds
 ONE = {"path": (1,), "mr": (4,), "nr": (16,), "mc": (48,), "kc": (128,), "pack": (0,)}
 FEW = {**ONE, "mr": (2, 4, 8), "kc": (64, 128), "pack": (0, 1)}
@@ -62,32 +62,6 @@ for ask in asks(): say(order.pop(0) if order else {}, note="walk")
 """
 
 
-class ScriptedAdviser:
-    """Proposes a seeded legal configuration, agrees, or repeats, in turn."""
-
-    def __init__(self, legal: list[Configuration], seed: int) -> None:
-        self.legal, self.chance = legal, random.Random(seed)
-        self.asked, self.states, self.replaced = 0, [], []
-        self.observed: list[Trial] = []
-        self.closed = False
-
-    def advise(self, history: History, suggestion: Configuration, state: str) -> Proposal | None:
-        self.asked += 1
-        self.states.append(state)
-        if self.asked % 3 == 1:
-            return None
-        if self.asked % 3 == 2:
-            return Proposal(history.trials[0].configuration, "adviser", "a repeat")
-        self.replaced.append(suggestion)
-        return Proposal(self.chance.choice(self.legal), "adviser", "scripted")
-
-    def observe(self, trial: Trial) -> None:
-        self.observed.append(trial)
-
-    def close(self) -> None:
-        self.closed = True
-
-
 def search(strategy: Strategy, made: SyntheticSpace, budget: int, seed: int = 1,
            start: list[Configuration] | None = None) -> History:
     """The seeds and the proposals up to the budget, each evaluated."""
@@ -108,10 +82,7 @@ def search(strategy: Strategy, made: SyntheticSpace, budget: int, seed: int = 1,
 
 
 def make(name: str, made: SyntheticSpace, seed: int = 1) -> Strategy:
-    """By name, with a scripted adviser and with the program of examples/."""
-    if name == "hybrid":
-        return hybrid.Hybrid(strategies.make("tpe", made.space, seed),
-                             ScriptedAdviser(made.legal, seed), 0.5, seed)
+    """By name, with the program of examples/."""
     return strategies.make(name, made.space, seed, strategies.Options(
         proposer=f"{sys.executable} {HILL_CLIMB}" if name == "proposer" else ""))
 
@@ -220,9 +191,9 @@ class FindingTest(unittest.TestCase):
                       for seed in range(3)]
         return found
 
-    def test_local_and_tpe_find_at_least_what_random_finds(self) -> None:
+    def test_local_and_cmaes_find_at_least_what_random_finds(self) -> None:
         chance = statistics.mean(self.losses("random"))
-        for name in ("local", "tpe"):
+        for name in ("local", "cmaes"):
             with self.subTest(name):
                 self.assertLessEqual(statistics.mean(self.losses(name)), chance)
 
@@ -275,70 +246,13 @@ class NamesTest(unittest.TestCase):
     def test_an_unknown_name_is_told_the_nearest(self) -> None:
         for name in strategies.DESCRIPTIONS:
             self.assertEqual(strategies.check_name(name), name)
-        for wrong, near in (("tp", "tpe"), ("GP", "gp"), ("cma-es", "cmaes"), ("lokal", "local"),
+        for wrong, near in (("Random", "random"), ("cma-es", "cmaes"), ("lokal", "local"),
                             ("randm", "random")):
             with self.subTest(wrong), self.assertRaisesRegex(
                     ValueError, f"unknown strategy '{wrong}'; nearest is '{near}'; valid: default"):
                 strategies.check_name(wrong)
         with self.assertRaisesRegex(ValueError, "unknown strategy ''"):
             strategies.make("", SyntheticSpace(seed=1).space, 1)
-
-    def test_gp_says_what_it_lacks(self) -> None:
-        with mock.patch.object(samplers.importlib.util, "find_spec", return_value=None):
-            with self.assertRaisesRegex(strategies.Unavailable, "needs PyTorch"):
-                strategies.make("gp", SyntheticSpace(seed=1).space, 1)
-
-
-class HybridTest(unittest.TestCase):
-    def setUp(self) -> None:
-        self.made = SyntheticSpace(seed=1)
-        self.adviser = ScriptedAdviser(self.made.legal, 1)
-        self.inner = strategies.make("tpe", self.made.space, 1)
-
-    def search(self, share: float, budget: int = 64) -> History:
-        strategy = hybrid.Hybrid(self.inner, self.adviser, share, 1)
-        history = search(strategy, self.made, budget)
-        strategy.close()
-        self.assertTrue(self.adviser.closed)
-        self.assertEqual(len(self.adviser.observed), budget)
-        return history
-
-    def test_the_share_is_kept(self) -> None:
-        self.search(0.3)
-        self.assertAlmostEqual(self.adviser.asked / 60, 0.3, delta=0.1)
-
-    def test_no_share_is_tpe_alone(self) -> None:
-        self.assertEqual(texts(self.search(0)), texts(run("tpe", self.made, 64)))
-        self.assertEqual(self.adviser.asked, 0)
-
-    def test_a_third_of_all_is_replaced_where_it_is_always_asked(self) -> None:
-        history = self.search(1)
-        self.assertEqual(self.adviser.asked, 60)
-        sources = [trial.source for trial in history.trials[4:]]
-        self.assertEqual(sources.count("adviser"), 20)
-        self.assertEqual(sources.count("tpe"), 40)
-        self.assertTrue(all(trial.note == "scripted" for trial in history.trials
-                            if trial.source == "adviser"))
-
-    def test_a_replaced_suggestion_is_withdrawn_and_may_come_again(self) -> None:
-        with mock.patch.object(self.inner, "withdraw", wraps=self.inner.withdraw) as withdraw:
-            history = self.search(1)
-        self.assertEqual([call.args[0] for call in withdraw.call_args_list], self.adviser.replaced)
-        for configuration in self.adviser.replaced:
-            self.assertEqual(self.inner.is_new(configuration), not history.tried(configuration))
-        small = SyntheticSpace(seed=1, values=FEW)
-        self.assertEqual(len(run("hybrid", small, 100).trials), len(small.legal))
-
-    def test_the_adviser_sees_the_state(self) -> None:
-        self.search(1, 12)
-        state = self.adviser.states[-1]
-        self.assertRegex(state, r"(?m)^next suggestion: path=\d")
-        self.assertRegex(state, r"(?m)^best so far: \d\.\d{3}x path=")
-        self.assertRegex(state, r"(?m)^mr: .*\d: \d\.\d{3}x \(\d+\)")
-
-    def test_a_share_beyond_one_is_refused(self) -> None:
-        with self.assertRaisesRegex(ValueError, "from 0 to 1"):
-            hybrid.Hybrid(self.inner, self.adviser, 1.5, 1)
 
 
 class ProposerTest(unittest.TestCase):

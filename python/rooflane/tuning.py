@@ -125,7 +125,7 @@ class Cost:
 @dataclass
 class Proposal:
     """What a strategy wants tried next. `source` names who proposed it where the strategy is not
-    alone (hybrid, llm's stand-in); `note` says what was corrected."""
+    alone (llm's stand-in); `note` says what was corrected."""
     configuration: Configuration
     source: str = ""
     note: str = ""

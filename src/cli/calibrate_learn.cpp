@@ -31,8 +31,8 @@ struct Drawn {
   Environment env;
 };
 
-// Thread counts alternate, and so do problems of float32 and of other formats: these have each math
-// in turn.
+// Problems of float32 and of other formats take turns, these with each math in turn; each problem
+// by one thread and by all.
 class Draws {
  public:
   Draws(const Catalogue& catalogue, const LearnRequest& request) : threads_(request.threads) {
@@ -54,16 +54,20 @@ class Draws {
 
   // The next one of those that a fit sees, or does not see. Nothing: all are drawn.
   std::optional<Drawn> next(bool unseen) {
-    std::size_t& at = unseen ? next_unseen_ : next_seen_;
-    const std::size_t counts = threads_ > 1 ? 2 : 1;
-    while (at < counts * order_.size() * drawn_of_a_kind) {
-      const std::size_t place = at++ / counts;
-      Kind& kind = kinds_[order_[place % order_.size()]];
-      const std::vector<Problem>& problems = unseen ? kind.unseen : kind.seen;
-      const std::size_t number = place / order_.size();
-      if (number >= problems.size()) continue;
-      Drawn drawn{kind.variant, problems[number], kind.env};
-      drawn.env.threads = at % counts == 0 ? threads_ : 1;
+    if (const auto again = std::exchange(by_all_threads_, std::nullopt);
+        again && is_unseen(again->problem) == unseen) {
+      return again;
+    }
+    for (std::size_t tries = 0; tries < order_.size(); ++tries) {
+      Kind& kind = kinds_[order_[turn_++ % order_.size()]];
+      std::vector<Problem>& problems = unseen ? kind.unseen : kind.seen;
+      if (problems.empty()) continue;
+      const Drawn drawn{kind.variant, problems.back(), kind.env};
+      problems.pop_back();
+      if (threads_ > 1) {
+        by_all_threads_ = drawn;
+        by_all_threads_->env.threads = threads_;
+      }
       return drawn;
     }
     return std::nullopt;
@@ -91,7 +95,8 @@ class Draws {
   int threads_;
   std::vector<Kind> kinds_;
   std::vector<std::size_t> order_;  // of kinds_, in which they take turns
-  std::size_t next_seen_ = 0, next_unseen_ = 0;
+  std::size_t turn_ = 0;
+  std::optional<Drawn> by_all_threads_;  // the problem that one thread had
 };
 
 class Session {

@@ -1,5 +1,4 @@
-"""Asks a model for proposals and counts what comes of them: what the strategy `llm` and the adviser
-of `hybrid` have in common."""
+"""Asks a model for proposals and counts what comes of them."""
 from __future__ import annotations
 
 import math
@@ -123,7 +122,6 @@ class Asker:
     def _read(self, text: str, history: History, question: Question
               ) -> tuple[list[Proposal], str, str]:
         """As many proposals as were asked for, or the class of the failure and its words."""
-        suggestion = question.suggestion
         try:
             value, repaired = answer.find_json(text)
         except answer.NoJson as reason:
@@ -131,10 +129,8 @@ class Asker:
         names = [tunable.name for tunable in self.space.tunables]
         objects = answer.configurations(value, names)
         best = history.best
-        base = suggestion or (best.configuration if best else self.space.default)
+        base = best.configuration if best else self.space.default
         tried = {text_of(trial.configuration) for trial in history.trials} | set(self._waiting)
-        if suggestion:  # to agree is no repetition
-            tried.discard(text_of(suggestion))
         judged = answer.judge(objects, self.space, base, lambda each: text_of(each) in tried)
         judged = _first(judged, question.count)
         self.counts.repaired += repaired
@@ -166,7 +162,7 @@ class Asker:
     def _with_budget(self, question: Question) -> Question:
         most = self.client.budget.requests
         left = None if most is None else most - self.client.spent.requests
-        return Question(question.count, left, question.suggestion, question.state)
+        return Question(question.count, left)
 
     def _brief(self) -> Briefing:
         if self._briefing is None:

@@ -36,11 +36,9 @@ class TooLong(Exception):
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked for. `suggestion` and `state`: what an optimiser would try and why."""
+    """What is asked for."""
     count: int = 1  # configurations; more than one are asked for as a list
     requests_left: int | None = None
-    suggestion: Configuration | None = None
-    state: str = ""
 
 
 @dataclass
@@ -139,7 +137,6 @@ def _long(history: History, briefing: Briefing, question: Question, entries: int
         (f"Source of the {space.kernel} kernel (excerpt)", source and f"```cpp\n{source}\n```"),
         ("Default and roof", _standing(history)),
         ("History", _history(history, question, entries)),
-        ("Optimiser", _optimiser(question, space)),
         ("Budget", _budget(history, question)),
         ("Answer", _wanted(space, question) + "\nJSON Schema of the answer: "
          + json.dumps(schema_of(space, question.count), separators=(",", ":"))),
@@ -163,7 +160,6 @@ def _short(history: History, briefing: Briefing, question: Question, entries: in
                   f'form {{"configurations": [{form}, ...]}}')
     lines = [f"Tune {space.kernel} ({space.shape}). Choose integers:", values,
              _history(history, question, entries),
-             _optimiser(question, space),
              f"Answer with {wanted}"]
     return [{"role": "system", "content": "You answer with JSON only."},
             {"role": "user", "content": "\n".join(line for line in lines if line)}]
@@ -284,15 +280,6 @@ def _difference(configuration: Configuration, default: Configuration) -> str:
     differing = [f"{name}={value}" for name, value in configuration.items()
                  if default.get(name) != value]
     return ",".join(differing) or "the default"
-
-
-def _optimiser(question: Question, space: Space) -> str:
-    if question.suggestion is None:
-        return ""
-    state = question.state[:1500]
-    return (f"An optimiser proposes next: {_difference(question.suggestion, space.default)}\n"
-            + (f"Its state: {state}\n" if state else "")
-            + "Answer with the same configuration to agree, or with a better one.")
 
 
 def _budget(history: History, question: Question) -> str:

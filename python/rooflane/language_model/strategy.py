@@ -1,6 +1,5 @@
 """The strategy `llm`: a language model proposes; where it fails, a heuristic takes the trial, so
-that a run always ends. And the adviser of `hybrid`, who sees an optimiser's suggestion and its
-state."""
+that a run always ends."""
 from __future__ import annotations
 
 from collections import deque
@@ -74,35 +73,3 @@ class LanguageModel:
         self._queue.extend(Proposal(each.configuration, self._asker.own, each.note)
                            for each in found)
         return bool(found)
-
-
-class LanguageModelAdviser:
-    """hybrid's Advisor: the model sees what the optimiser suggests and its state, and agrees or
-    replaces it."""
-
-    def __init__(self, space: Space, client: Client, settings: Settings | None = None):
-        self.name = OWN
-        self._asker = Asker(space, client, settings or Settings())
-        self._agreed = 0
-
-    def advise(self, history: History, suggestion: Configuration, state: str) -> Proposal | None:
-        """What should be tried instead; None to try the suggestion."""
-        found = self._asker.ask(history, Question(suggestion=suggestion, state=state))
-        if not found:
-            return None
-        if found[0].configuration == suggestion:
-            self._agreed += 1
-            return None
-        return Proposal(found[0].configuration, OWN, found[0].note)
-
-    def observe(self, trial: Trial) -> None:
-        """To be told of every trial, so that statistics and exchanges name them."""
-        self._asker.observe(trial)
-
-    def close(self) -> None:
-        """Ends connections."""
-        self._asker.client.close()
-
-    def statistics(self) -> dict[str, Any]:
-        """As LanguageModel's, and how often the model agreed with the optimiser."""
-        return {"agreed": self._agreed, **self._asker.statistics()}

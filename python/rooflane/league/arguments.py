@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rooflane.league import spaces
 
-STRATEGIES = "default,random,local,tpe,cmaes"  # those that need nothing else
+STRATEGIES = "default,random,local,cmaes"  # those that need nothing else
 REPEATS = 100
 SEED_POINTS = 4
 ROUNDS = 7  # drawn per evaluation: the least odd number whose extremes hold the median to 95 %

@@ -1,5 +1,5 @@
-"""The searches by name: simple.py, local.py, samplers.py (Optuna's), hybrid.py, proposer.py, and
-the language model's of rooflane.language_model. All are told of the same seeds first."""
+"""The searches by name: simple.py, local.py, cmaes.py, proposer.py, and the language model's of
+rooflane.language_model. All are told of the same seeds first."""
 from __future__ import annotations
 
 import argparse
@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rooflane.strategies.base import Grid, Unavailable
-from rooflane.strategies.hybrid import Hybrid
+from rooflane.strategies.base import Grid
 from rooflane.strategies.local import Local
 from rooflane.strategies.proposer import Proposer
 from rooflane.strategies.simple import All, Default, Random
 from rooflane.tuning import Configuration, Exchange, Space, Strategy, text_of
 
-__all__ = ["DESCRIPTIONS", "Options", "Unavailable", "add_arguments", "check_name", "make",
+__all__ = ["DESCRIPTIONS", "Options", "add_arguments", "check_name", "make",
            "options_of", "seeds"]
 
 DESCRIPTIONS = {
@@ -24,16 +23,13 @@ DESCRIPTIONS = {
     "all": "every configuration, for complete measurements",
     "random": "seeded, without repeats",
     "local": "one tunable, one step from the best",
-    "tpe": "Optuna's tree-structured Parzen estimator",
-    "cmaes": "Optuna's CMA-ES",
-    "gp": "Optuna's Gaussian process (needs PyTorch)",
+    "cmaes": "CMA-ES (Optuna's)",
     "llm": "a language model; local if it fails",
-    "hybrid": "tpe; a language model may replace a share of its trials",
     "proposer": "your own program (--proposer)",
     "source": "a language model, or your own program (--proposer), writes the kernel",
 }
 OWN = {"default": Default, "all": All, "random": Random, "local": Local}
-SAMPLERS = ("tpe", "cmaes", "gp")
+DEFAULT = "cmaes"  # the best of the project's league
 
 
 @dataclass
@@ -41,7 +37,6 @@ class Options:
     """What some of them need beside a space and a seed."""
     proposer: str = ""  # command line
     proposer_timeout: float = 60
-    share: float = 0.3  # of hybrid's trials, for the adviser
     mode: str = "one"  # of llm
     generations: int = 5
     per_generation: int = 3
@@ -69,8 +64,6 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--proposer", metavar="CMD",
                        help="with --strategy proposer or source: a program that proposes over JSON "
                             "lines")
-    group.add_argument("--share", metavar="X", type=float, default=Options.share,
-                       help="of hybrid's trials, for the language model; default: 0.3")
     group.add_argument("--generations", metavar="N", type=int,
                        help="llm and source ask so often, for several proposals each time; "
                             "default: one by one")
@@ -87,9 +80,7 @@ def options_of(given: argparse.Namespace, facts: Mapping[str, Any]) -> Options:
     """From the command line. Raises ValueError."""
     if given.strategy != "source" and (given.strategy == "proposer") != bool(given.proposer):
         raise ValueError("--strategy proposer and --proposer CMD go together")
-    if not 0 <= given.share <= 1:
-        raise ValueError(f"--share {given.share:g}: from 0 to 1")
-    return Options(proposer=given.proposer or "", share=given.share,
+    return Options(proposer=given.proposer or "",
                    mode="generations" if given.generations else "one",
                    generations=given.generations or Options.generations,
                    per_generation=given.per_generation, requests=given.llm_requests,
@@ -98,21 +89,19 @@ def options_of(given: argparse.Namespace, facts: Mapping[str, Any]) -> Options:
 
 
 def make(name: str, space: Space, seed: int, options: Options | None = None) -> Strategy:
-    """A strategy that is to be told of the seeds. Raises ValueError, Unavailable."""
+    """A strategy that is to be told of the seeds. Raises ValueError."""
     options = options or Options()
     check_name(name)
     if name == "source":
         raise ValueError("source: there is no space of tunables to search")
     if name in OWN:
         return OWN[name](name, space, seed)
-    if name in SAMPLERS:
-        from rooflane.strategies.samplers import Sampler  # takes a second to import
-        return Sampler(name, space, seed)
+    if name == "cmaes":
+        from rooflane.strategies.cmaes import CmaEs  # takes a second to import
+        return CmaEs(name, space, seed)
     if name == "proposer":
         return Proposer(space, options.proposer, Local("local", space, seed), seed,
                         options.proposer_timeout)
-    if name == "hybrid":
-        return Hybrid(make("tpe", space, seed), _adviser(space, options), options.share, seed)
     from rooflane.language_model.strategy import LanguageModel
     return LanguageModel(space, client_of(options), Local("local", space, seed), options.mode,
                          options.generations, options.per_generation, settings_of(options))
@@ -161,8 +150,3 @@ def settings_of(options: Options) -> Any:
     if options.context is not None:
         settings.context = options.context
     return settings
-
-
-def _adviser(space: Space, options: Options) -> Any:
-    from rooflane.language_model.strategy import LanguageModelAdviser
-    return LanguageModelAdviser(space, client_of(options), settings_of(options))

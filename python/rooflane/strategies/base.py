@@ -16,10 +16,6 @@ ENUMERABLE = 20_000
 DRAWS, BATCHES = 64, 4
 
 
-class Unavailable(Exception):
-    """A strategy lacks a package here; the text says what to install."""
-
-
 class Grid:
     """The values of a space: of each tunable those worth trying, and those that the default and the
     model's candidates have besides."""
@@ -135,10 +131,6 @@ class Search:
     def observe(self, trial: Trial) -> None:
         """The outcome of a proposal, or of what somebody else proposed."""
         self.seen.add(text_of(trial.configuration))
-
-    def withdraw(self, configuration: Configuration) -> None:
-        """A proposal that was not tried after all; it may come again."""
-        self.seen.discard(text_of(configuration))
 
     def close(self) -> None:
         """Ends what it started."""

@@ -34,8 +34,8 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
         what.add_argument(option, metavar="NAME=FILE", action="append", default=[],
                           help="as in bench")
     how = parser.add_argument_group("the search")
-    how.add_argument("--strategy", metavar="S", default="tpe",
-                     help="default: tpe; " + "; ".join(
+    how.add_argument("--strategy", metavar="S", default=strategies.DEFAULT,
+                     help=f"default: {strategies.DEFAULT}; " + "; ".join(
                          f"{name}: {text}" for name, text in strategies.DESCRIPTIONS.items()))
     how.add_argument("--budget", metavar="N", type=int, default=100,
                      help="evaluations of each problem and thread count; default: 100")
