@@ -41,9 +41,9 @@ std::vector<std::string> fields_of(std::string_view line) {
 
 std::string text_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) throw argument_error(path + ": cannot be read");
-  return text.str();
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  if (!in.is_open() || in.bad()) throw argument_error(path + ": cannot be read");
+  return text;
 }
 
 // Lines become problems in the order in which they first appear.
