@@ -12,22 +12,13 @@ namespace {
 using std::int64_t;
 
 // Work of a core is counted in vector multiply-adds at peak rate, half a cycle where two are
-// started in one.
-constexpr double weight_ops = 14;  // exp of a score, 8 of them, its maximum, sum, load and store
-constexpr double rescale_ops = 4;  // a vector of sums over v: loaded, multiplied and stored
-constexpr double micro_tile_ops = 20;    // calling a micro-kernel, its first and last accumulators
-constexpr double transpose_ops = 4;      // a vector of q or o
-constexpr double convert_ops = 4;        // a vector of k or v that is not stored as float32
-constexpr double tile_ops = 150;         // a micro-panel's visit of a tile of keys: limits, maxima
-constexpr double task_ops = 400;         // beginning a task: shares, pointers, zeroed sums
-constexpr double call_ops = 80;          // calling a plan
-constexpr double decode_tile_ops = 120;  // the online softmax of a row: two reductions, exp
-constexpr double decode_row_ops = 60;    // copying a row of q and o by elements
+// started in one. The constants that are fitted: AttentionConstants.
+constexpr double transpose_ops = 4;    // a vector of q or o
+constexpr double convert_ops = 4;      // a vector of k or v that is not stored as float32
+constexpr double call_ops = 80;        // calling a plan
+constexpr double decode_row_ops = 60;  // copying a row of q and o by elements
 // An accumulator waits four cycles for the multiply-add before it.
 constexpr double latency_ops = 8;
-// Of a step of k beside multiply-adds and loads: counting, addresses; shared by a micro-panel's
-// vectors.
-constexpr double step_overhead = 0.15;
 // Exponents of the norm that joins times which overlap: 1 adds them, infinity takes the longest.
 constexpr double within_l2_overlap = 2.5, beyond_l2_overlap = 3;
 // The last of several threads is at least this part of its work later than their mean.
@@ -66,10 +57,11 @@ Seen keys_seen(const Sizes& s, int64_t q_block) {
   return seen;
 }
 
-class Model {
+class Model : AttentionConstants {
  public:
   Model(const Schedule& schedule, const Sizes& s, const CodePath& path, const Traits& traits)
-      : schedule_(schedule),
+      : AttentionConstants(traits.constants.attention),
+        schedule_(schedule),
         s_(s),
         path_(path),
         traits_(traits),
@@ -173,15 +165,18 @@ class Model {
     const double each = std::max(1.0, tasks / threads), rounds = std::ceil(each);
     // Few tasks do not even out; the longest come first.
     const double size = most + (mean - most) * (1 - 1 / each);
-    const double late = std::max(rounds - each, std::max(least_jitter, traits_.jitter));
-    return size * each + late * mean + rounds * traits_.task + common::busy_region * traits_.region;
+    const double jitter = jitter_share * std::max(least_jitter, traits_.jitter);
+    const double late = std::max(rounds - each, jitter);
+    return size * each + late * mean + rounds * traits_.task + common::busy_region * region();
   }
+
+  double region() const { return region_share * traits_.region; }
 
   // Partial sums of the chunks, from other threads' caches.
   double merging(double chunks) const {
     const double floats = real(s_.batch * s_.kv_heads * rows_) * chunks * (real(s_.v_dim) + 2);
     const double threads = std::min<double>(schedule_.threads, real(s_.batch * s_.kv_heads));
-    return traits_.region + floats * sizeof(float) / rates_.read[in_l3] / threads * 2;
+    return region() + floats * sizeof(float) / rates_.read[in_l3] / threads * 2;
   }
 
   const Schedule& schedule_;

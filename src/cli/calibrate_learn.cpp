@@ -43,12 +43,12 @@ class Draws {
       const std::size_t plain = kinds_.size() - 1;
       const std::vector<Problem> formats = random_problems(
           *kernel, {.count = drawn_of_a_kind, .seed = request.seed, .formats = true});
+      order_.push_back(plain);
       for (const Math* const math : variant.maths) {
         if (!add(variant, math->name, formats)) continue;
         order_.push_back(plain);
         order_.push_back(kinds_.size() - 1);
       }
-      if (order_.empty()) order_.push_back(plain);
     }
   }
 

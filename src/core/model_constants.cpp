@@ -26,6 +26,16 @@ std::vector<NamedConstant> named_constants(ModelConstants& constants) {
   add("gemm.jitter_share", gemm.jitter_share, shipped.gemm.jitter_share);
   add("gemm.taken_share", gemm.taken_share, shipped.gemm.taken_share);
   named.push_back({"gemm.split_l2", &gemm.split_l2, 1, 2});
+  AttentionConstants& attention = constants.attention;
+  add("attention.weight_ops", attention.weight_ops, shipped.attention.weight_ops);
+  add("attention.rescale_ops", attention.rescale_ops, shipped.attention.rescale_ops);
+  add("attention.micro_tile_ops", attention.micro_tile_ops, shipped.attention.micro_tile_ops);
+  add("attention.tile_ops", attention.tile_ops, shipped.attention.tile_ops);
+  add("attention.task_ops", attention.task_ops, shipped.attention.task_ops);
+  add("attention.decode_tile_ops", attention.decode_tile_ops, shipped.attention.decode_tile_ops);
+  add("attention.step_overhead", attention.step_overhead, shipped.attention.step_overhead);
+  add("attention.region_share", attention.region_share, shipped.attention.region_share);
+  add("attention.jitter_share", attention.jitter_share, shipped.attention.jitter_share);
   return named;
 }
 

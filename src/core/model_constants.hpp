@@ -43,8 +43,23 @@ struct GemmConstants {
   double taken_share = 1;
 };
 
+// Of the attention `hwy` (kernels/attention/hwy_cost.cpp).
+struct AttentionConstants {
+  double weight_ops = 14;        // exp of a score, 8 of them, its maximum, sum, load and store
+  double rescale_ops = 4;        // a vector of sums over v: loaded, multiplied and stored
+  double micro_tile_ops = 20;    // calling a micro-kernel, its first and last accumulators
+  double tile_ops = 150;         // a micro-panel's visit of a tile of keys: limits, maxima
+  double task_ops = 400;         // beginning a task: shares, pointers, zeroed sums
+  double decode_tile_ops = 120;  // the online softmax of a row: two reductions, exp
+  // Of a step of k beside multiply-adds and loads: counting, addresses; shared by a micro-panel's
+  // vectors.
+  double step_overhead = 0.15;
+  double region_share = 1, jitter_share = 1;  // as GEMM's
+};
+
 struct ModelConstants {
   GemmConstants gemm;
+  AttentionConstants attention;
 };
 
 // A constant by the name that files and messages give it, "gemm.call_ops", with the range in which
@@ -55,7 +70,7 @@ struct NamedConstant {
   double least, most;
 };
 std::vector<NamedConstant> named_constants(ModelConstants& constants);
-// Those of one cost model: "gemm".
+// Those of one cost model: "gemm", "attention".
 std::vector<NamedConstant> named_constants(ModelConstants& constants, std::string_view model);
 
 bool operator==(const ModelConstants& x, const ModelConstants& y);

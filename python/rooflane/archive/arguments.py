@@ -97,7 +97,7 @@ def parser_of(verb: str) -> Parser:
         parser.add_argument("--dry-run", action="store_true", help="only list, remove nothing")
     elif verb == "export":
         parser.add_argument("--format", required=True, metavar="|".join(formats.FORMATS),
-                            help="t4 and kernel-tuner: one space; json and csv: any number")
+                            help="t4 and kernel-tuner: one space; json: any number")
         parser.add_argument("--run", metavar="N", type=at_least(1, int), help="only this run")
         parser.add_argument("file", metavar="FILE", help="the file to write; - is standard output")
     elif verb == "import":

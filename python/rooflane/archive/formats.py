@@ -14,20 +14,18 @@ Write = Callable[[Sequence[RunRecord]], str]
 Read = Callable[[str, str], list[RunRecord]]
 FORMATS: dict[str, tuple[Write, Read]] = {
     "t4": (t4.write, t4.read), "kernel-tuner": (kernel_tuner.write, kernel_tuner.read),
-    "json": (documents.write_json, documents.read_json),
-    "csv": (documents.write_csv, documents.read_csv)}
+    "json": (documents.write_json, documents.read_json)}
 
 
 def guess(text: str) -> str | None:
     """The format of a text; none where it is none of them."""
-    if not text.lstrip().startswith("{"):
-        first = text.split("\n", 1)[0]
-        return "csv" if "run_uid" in first.split(",") else None
     if '"tune_params_keys"' in text[:100_000]:  # perhaps without its end
         return "kernel-tuner"
     try:
         document = json.loads(text)
     except ValueError:
+        return None
+    if not isinstance(document, dict):
         return None
     if document.get("format") == documents.FORMAT:
         return "json"
