@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/temporary_folder.hpp"
 #include "rooflane/rooflane.h"
 
 namespace {
@@ -155,6 +159,26 @@ TEST_CASE("what is wrong is an error that names it") {
   CHECK(rooflane_plan_run(plan.get()) == ROOFLANE_OK);
   CHECK(y[0] == doctest::Approx(1.0 / 3));
   CHECK(rooflane_plan_run(nullptr) == ROOFLANE_ARGUMENT);
+}
+
+TEST_CASE("the problems that a program asks for are recorded once each, where it is asked to") {
+  const rooflane::TemporaryFolder folder;
+  const std::string file = folder / "shapes.txt";
+  std::ofstream(file) << "add:rows=1,cols=2\n";  // of another process
+  const auto ask_for = [](const char* problem) { return make(parse(problem)) != nullptr; };
+  REQUIRE(setenv("ROOFLANE_SHAPES", file.c_str(), 1) == 0);
+  CHECK(ask_for("softmax:rows=2,cols=3"));
+  CHECK(ask_for("gemm:m=2,n=3,k=4,trans_b=1"));
+  CHECK(ask_for("softmax:rows=2,cols=3"));
+  CHECK(ask_for("add:rows=1,cols=2"));
+  REQUIRE(setenv("ROOFLANE_SHAPES", (folder / "no/shapes.txt").c_str(), 1) == 0);
+  CHECK_FALSE(ask_for("softmax:rows=2,cols=3"));
+  CHECK(last_error_has("no/shapes.txt cannot be written: No such file"));
+  REQUIRE(unsetenv("ROOFLANE_SHAPES") == 0);
+  CHECK(ask_for("softmax:rows=9,cols=9"));
+  std::ifstream in(file);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  CHECK(text == "add:rows=1,cols=2\nsoftmax:rows=2,cols=3\ngemm:m=2,n=3,k=4,trans_b=1\n");
 }
 
 TEST_CASE("each thread has its own error and may plan beside others") {

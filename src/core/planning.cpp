@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/shape_log.hpp"
 #include "error.hpp"
 
 namespace rooflane {
@@ -26,6 +27,7 @@ std::unique_ptr<Plan> plan_by_name(const Catalogue& catalogue, const Problem& pr
     throw unavailable_error(fmt::format("{}: {}", entry.name, *reason));
   }
   const Tuning tuning = parse_tuning(*entry.variant, options.tuning);
+  log_shape(problem);
   return make_plan(*entry.variant, problem, tuning, environment, constants);
 }
 
