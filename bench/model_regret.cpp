@@ -1,6 +1,6 @@
 // Measures how much a variant's cost model loses: for each problem all tunings of its search space
 // are timed in the same rounds, and the model's choice, the first, is compared with the fastest
-// (measure/model_times.hpp). Used by scripts/model_regret.sh.
+// (bench/model_times.hpp). Used by scripts/model_regret.sh.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "bench/model_times.hpp"
 #include "bench/shapes.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
 #include "core/statistics.hpp"
-#include "measure/model_times.hpp"
 
 namespace rooflane {
 namespace {

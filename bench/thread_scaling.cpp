@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/random_problems.hpp"
-#include "measure/timed_plans.hpp"
+#include "bench/timed_plans.hpp"
 #include "core/catalogue.hpp"
 #include "core/machine.hpp"
 #include "measure/verify.hpp"
@@ -55,7 +55,8 @@ Scaling scaling_of(const Variant& variant, const Problem& problem, int threads, 
   time_in_rounds(both, 15, budget_s);
   // What looks slower is looked at again.
   if (plans[1].median_ns() > most_ratio * plans[0].median_ns()) time_in_rounds(both, 61, budget_s);
-  return {problem.text(), plans[1].plan->facts().tuning.text(), plans[0].median_ns(), plans[1].median_ns()};
+  return {problem.text(), plans[1].plan->facts().tuning.text(), plans[0].median_ns(),
+          plans[1].median_ns()};
 }
 
 int run(int argc, char** argv) {

@@ -1,6 +1,6 @@
 // Fits of the cost models' constants to made-up times: planted constants are found, and nothing is
 // kept where nothing is gained. Nothing is measured.
-#include "measure/learn.hpp"
+#include "bench/learn.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "backends/highway.hpp"
+#include "bench/model_times.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/temporary_folder.hpp"
 #include "made_up_traits.hpp"
-#include "measure/model_times.hpp"
 
 namespace rooflane {
 namespace {

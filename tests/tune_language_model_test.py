@@ -37,7 +37,7 @@ from rooflane.language_model.client import (
 )
 from rooflane.language_model.endpoint import Endpoint, Scrubber, seconds_of
 from rooflane.language_model.strategy import LanguageModel
-from rooflane.tuning import Exchange, Exhausted, History, Proposal, text_of
+from rooflane.tuning import Exchange, Exhausted, text_of
 
 import language_model_fakes as fakes
 import skip

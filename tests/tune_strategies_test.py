@@ -29,7 +29,6 @@ from rooflane.tuning import (  # noqa: E402
     Proposal,
     Space,
     Strategy,
-    Trial,
     text_of,
 )
 

@@ -46,7 +46,7 @@ void declare_calibrate(Arguments& arguments) {
       "files of several machines are fitted together, and nothing is stored");
   arguments.option("--seed", "N", "with --learn: of the problems; default: 1");
   arguments.examples({"rooflane calibrate --seconds 2", "rooflane calibrate --if-missing",
-                      "rooflane calibrate --learn --seconds 5 --times times.csv"});
+                      "rooflane calibrate --learn --seconds 2 --times times.csv"});
 }
 
 int parse_thread_count(const Arguments& arguments) {
@@ -99,11 +99,13 @@ std::vector<MachineTimes> replayed(const std::vector<std::string>& files,
   return machines;
 }
 
-// Traits that are stored, or measured now.
-MeasuredTraits traits_to_learn_with(int threads) {
+// Traits that are stored, or measured now, in as long as calibration takes or a quarter of the
+// time.
+MeasuredTraits traits_to_learn_with(const LearnRequest& request) {
   if (traits_source().measured) return *traits_source().measured;
   print_note("traits: none are stored; they are measured first");
-  return measure_traits({threads, std::stod(default_seconds), {}});
+  return measure_traits(
+      {request.threads, std::min(std::stod(default_seconds), request.seconds / 4), {}});
 }
 
 int run_learn(const Arguments& arguments, const Catalogue& catalogue, const LearnRequest& request,
@@ -112,7 +114,7 @@ int run_learn(const Arguments& arguments, const Catalogue& catalogue, const Lear
   std::vector<MachineTimes> machines = replayed(arguments.values("--replay"), catalogue);
   ProgressLine progress;
   if (machines.empty()) {
-    const MeasuredTraits traits = traits_to_learn_with(request.threads);
+    const MeasuredTraits traits = traits_to_learn_with(request);
     TimesFile times;
     if (const auto path = arguments.value("--times")) times = TimesFile(*path, traits);
     machines.push_back(measure_times(catalogue, traits, request, times, progress));

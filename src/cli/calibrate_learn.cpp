@@ -59,7 +59,7 @@ class Draws {
       return again;
     }
     for (std::size_t tries = 0; tries < order_.size(); ++tries) {
-      Kind& kind = kinds_[order_[turn_++ % order_.size()]];
+      Kind& kind = kinds_[order_[next_kind_++ % order_.size()]];
       std::vector<Problem>& problems = unseen ? kind.unseen : kind.seen;
       if (problems.empty()) continue;
       const Drawn drawn{kind.variant, problems.back(), kind.env};
@@ -95,7 +95,7 @@ class Draws {
   int threads_;
   std::vector<Kind> kinds_;
   std::vector<std::size_t> order_;  // of kinds_, in which they take turns
-  std::size_t turn_ = 0;
+  std::size_t next_kind_ = 0;
   std::optional<Drawn> by_all_threads_;  // the problem that one thread had
 };
 

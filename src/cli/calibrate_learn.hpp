@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "bench/learn.hpp"
+#include "bench/model_times.hpp"
 #include "cli/terminal.hpp"
 #include "core/catalogue.hpp"
 #include "core/traits.hpp"
-#include "measure/learn.hpp"
-#include "measure/model_times.hpp"
 
 namespace rooflane {
 

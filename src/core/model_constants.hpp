@@ -1,6 +1,6 @@
 // The constants of the cost models that no measurement of a machine yields: what kernels do beside
 // multiply-adds and bytes, and how far caches and prefetchers help. The values here are shipped and
-// serve every machine; `rooflane calibrate --learn` fits them to one (measure/learn.hpp), whose
+// serve every machine; `rooflane calibrate --learn` fits them to one (bench/learn.hpp), whose
 // traits keep them.
 #pragma once
 

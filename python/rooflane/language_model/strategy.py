@@ -8,7 +8,7 @@ from typing import Any
 from rooflane.language_model.asking import OWN, Asker, Settings
 from rooflane.language_model.client import Client
 from rooflane.language_model.prompt import Question
-from rooflane.tuning import Configuration, History, Proposal, Space, Strategy, Trial
+from rooflane.tuning import History, Proposal, Space, Strategy, Trial
 
 MODES = ("one", "generations")
 

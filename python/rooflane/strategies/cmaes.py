@@ -1,7 +1,8 @@
 """cmaes: Optuna's CMA-ES, asked and told.
 
-It searches over the places of values in the grid, all as integers. What it minimises is the logarithm
-of the ratio; what failed counts as the slowest so far, and as twice the default's time at least.
+It searches over the places of values in the grid, all as integers. What it minimises is the
+logarithm of the ratio; what failed counts as the slowest so far, and as twice the default's time at
+least.
 
 An illegal suggestion is evaluated as the nearest legal configuration (repair, in the evolutionary
 literature). Telling Optuna of violated constraints, or asking again, was measured beside it on
@@ -92,7 +93,8 @@ class CmaEs(Search):
     def _start(self) -> optuna.Study:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = CmaEsSampler(seed=self.seed, with_margin=True, warn_independent_sampling=False,
+            sampler = CmaEsSampler(seed=self.seed, with_margin=True,
+                                   warn_independent_sampling=False,
                                    source_trials=self._told * COPIES or None)
         study = optuna.create_study(sampler=sampler)
         for told in self._told:

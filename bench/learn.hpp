@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/model_times.hpp"
 #include "core/model_constants.hpp"
 #include "core/statistics.hpp"
 #include "core/traits.hpp"
-#include "measure/model_times.hpp"
 
 namespace rooflane {
 

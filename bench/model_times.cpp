@@ -1,5 +1,5 @@
 // See model_times.hpp.
-#include "measure/model_times.hpp"
+#include "bench/model_times.hpp"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@
 #include <sstream>
 #include <tuple>
 
+#include "bench/timed_plans.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
 #include "core/text.hpp"
-#include "measure/timed_plans.hpp"
 #include "measure/verify.hpp"
 
 namespace rooflane {

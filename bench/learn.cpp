@@ -1,5 +1,5 @@
 // See learn.hpp.
-#include "measure/learn.hpp"
+#include "bench/learn.hpp"
 
 #include <fmt/format.h>
 
