@@ -23,7 +23,7 @@ struct MachineTimes {
   std::vector<ProblemTimes> problems;
 };
 
-// The cost models that have constants: "gemm".
+// The cost models that have constants: "gemm", "attention".
 std::vector<std::string> learned_models();
 // Which of them predicts a kernel; empty: none.
 std::string model_of(const Kernel& kernel);
@@ -32,7 +32,8 @@ std::string model_of(const Kernel& kernel);
 bool is_unseen(const Problem& problem);
 
 // Of problems that the fit may see: the constants of one model with the least regret. `constants`
-// has those of the other models. Changes traits() while it works, and puts back what was there.
+// has those of the other models. Changes traits() while it works; afterwards they are as the file
+// says.
 ModelConstants fitted(std::string_view model, std::span<const MachineTimes> machines,
                       ModelConstants constants,
                       const std::function<void(double done)>& progress = {});
