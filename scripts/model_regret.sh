@@ -4,7 +4,7 @@
 # 95th percentile, worst), and how the predictions compare with the times.
 # Usage: scripts/model_regret.sh [--random N] [--seed S] [ARGUMENT...]   (default: 200 problems, seed 1;
 #   further arguments are passed to build/bench/model-regret: -k KERNEL --preset NAME
-#   --threads N,... --csv FILE ...)
+#   --threads N,... --csv FILE --only-plan ...)
 set -euo pipefail
 # shellcheck source=/dev/null
 . "$(dirname "$0")/help.sh"
