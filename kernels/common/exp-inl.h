@@ -174,7 +174,7 @@ HWY_INLINE void ExpNonPositive(D d, V (&x)[kCount]) {
 // times.
 template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V ExpNonPositive(D d, V x) {
-  V one[] = {x};
+  vectors::HWY_NAMESPACE::Vec<D> one[] = {x};
   ExpNonPositive(d, one);
   return one[0];
 }

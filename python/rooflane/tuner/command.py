@@ -408,6 +408,6 @@ def main(words: list[str]) -> int:
     except BrokenPipeError:  # who reads has seen enough; the archive holds what was found
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOBODY_READS
-    except (Unavailable, strategies.Unavailable, ArchiveError, Refused, Lost, OSError) as error:
+    except (Unavailable, ArchiveError, Refused, Lost, OSError) as error:
         print(f"rooflane: {error}", file=sys.stderr)
         return 3
