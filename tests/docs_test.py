@@ -466,7 +466,7 @@ class Pages(unittest.TestCase):
     def test_the_record_of_a_variant_compiles(self):
         block, = (block for block in blocks("kernels/README.md") if block.language == "cpp")
         variant = (ROOT / "kernels/softmax/scalar.cpp").read_text(encoding="utf-8")
-        written, count = re.subn(r"(?ms)^const Variant scalar = \{.*?^\};\n",
+        written, count = re.subn(r"(?ms)^const Variant scalar = .*?;\n",
                                  lambda _: block.text, variant)
         self.assertEqual(count, 1)
         done = subprocess.run(

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/placement.hpp"
+#include "placement.hpp"
 
 namespace rooflane {
 
