@@ -62,7 +62,7 @@ class Draws {
       Kind& kind = kinds_[order_[next_kind_++ % order_.size()]];
       std::vector<Problem>& problems = unseen ? kind.unseen : kind.seen;
       if (problems.empty()) continue;
-      const Drawn drawn{kind.variant, problems.back(), kind.env};
+      Drawn drawn{kind.variant, problems.back(), kind.env};
       problems.pop_back();
       if (threads_ > 1) {
         by_all_threads_ = drawn;

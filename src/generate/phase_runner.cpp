@@ -37,7 +37,8 @@ Problem problem_at(const Problem& first, const Problem& next, std::int64_t more,
   for (const ParamSpec& param : problem.kernel().params) {
     if (!problem.has(param.name) || problem.value(param.name) == next.value(param.name)) continue;
     const std::int64_t value = moved(problem.size(param.name), next.size(param.name), more);
-    problem.set(param.name, static_cast<double>((value + multiple - 1) / multiple * multiple));
+    const std::int64_t rounded = (value + multiple - 1) / multiple * multiple;
+    problem.set(param.name, static_cast<double>(rounded));
   }
   return problem;
 }

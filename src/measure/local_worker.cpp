@@ -264,7 +264,7 @@ class LocalWorker final : public Worker {
 
   // Why a variant's outputs did not become NaN with its inputs.
   static std::string how_it_kept(OpenCase& open) {
-    const std::string kept = "the run kept its output although its inputs changed";
+    std::string kept = "the run kept its output although its inputs changed";
     if (!open.variant.backend->untrusted) return kept;
     const std::string how = how_it_cheats(*open.plan, open.operands, open.c, true);
     return how.empty() ? "NaN in the inputs must reach the outputs that depend on them"
