@@ -1,10 +1,10 @@
 // Activation functions in one plain loop, by the C library, one thread, auto-vectorisation off: the
 // baseline.
-#include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/activation/activation.hpp"
 #include "kernels/common/rows.hpp"
+#include "kernels/common/scalar_variant.hpp"
 
 namespace rooflane::activation {
 namespace {
@@ -81,16 +81,6 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 
 }  // namespace
 
-const Variant scalar = {
-    .name = "scalar",
-    .kernel = &kernel,
-    .backend = &scalar::backend,
-    .threads = Threads::one,
-    .tunables = {},
-    .unsupported = nullptr,
-    .tunings = no_tunings,
-    .plan = plan,
-    .dtypes = float_types,
-};
+const Variant scalar = common::scalar_variant(kernel, plan, float_types);
 
 }  // namespace rooflane::activation

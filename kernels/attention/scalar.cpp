@@ -5,10 +5,10 @@
 #include <limits>
 #include <vector>
 
-#include "backends/scalar.hpp"
 #include "core/buffer.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/attention/attention.hpp"
+#include "kernels/common/scalar_variant.hpp"
 
 namespace rooflane::attention {
 namespace {
@@ -115,16 +115,6 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 
 }  // namespace
 
-const Variant scalar = {
-    .name = "scalar",
-    .kernel = &kernel,
-    .backend = &scalar::backend,
-    .threads = Threads::one,
-    .tunables = {},
-    .unsupported = nullptr,
-    .tunings = no_tunings,
-    .plan = plan,
-    .dtypes = all_with_lengths,
-};
+const Variant scalar = common::scalar_variant(kernel, plan, all_with_lengths);
 
 }  // namespace rooflane::attention

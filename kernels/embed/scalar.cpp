@@ -1,7 +1,7 @@
 // Embedding in two plain loops, one thread, auto-vectorisation off: the baseline.
-#include "backends/scalar.hpp"
 #include "core/float16.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/scalar_variant.hpp"
 #include "kernels/embed/embed.hpp"
 
 namespace rooflane::embed {
@@ -55,14 +55,6 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 
 }  // namespace
 
-const Variant scalar = {.name = "scalar",
-                        .kernel = &kernel,
-                        .backend = &scalar::backend,
-                        .threads = Threads::one,
-                        .tunables = {},
-                        .unsupported = nullptr,
-                        .tunings = no_tunings,
-                        .plan = plan,
-                        .dtypes = operand_types};
+const Variant scalar = common::scalar_variant(kernel, plan, operand_types);
 
 }  // namespace rooflane::embed

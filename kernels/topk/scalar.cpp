@@ -2,8 +2,8 @@
 // largest elements so far are in a sorted list, into which larger ones are inserted.
 #include <vector>
 
-#include "backends/scalar.hpp"
 #include "generated_catalogue.hpp"
+#include "kernels/common/scalar_variant.hpp"
 #include "kernels/topk/topk.hpp"
 
 namespace rooflane::topk {
@@ -59,14 +59,6 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environm
 
 }  // namespace
 
-const Variant scalar = {.name = "scalar",
-                        .kernel = &kernel,
-                        .backend = &scalar::backend,
-                        .threads = Threads::one,
-                        .tunables = {},
-                        .unsupported = nullptr,
-                        .tunings = no_tunings,
-                        .plan = plan,
-                        .dtypes = operand_types};
+const Variant scalar = common::scalar_variant(kernel, plan, operand_types);
 
 }  // namespace rooflane::topk
