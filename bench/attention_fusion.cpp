@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/timed_plans.hpp"
+#include "bench/tool_main.hpp"
 #include "core/buffer.hpp"
 #include "core/catalogue.hpp"
 #include "core/machine.hpp"
@@ -165,10 +166,5 @@ int run(int argc, char** argv) {
 }  // namespace rooflane
 
 int main(int argc, char** argv) {
-  try {
-    return rooflane::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "attention-fusion: {}\n", error.what());
-    return 2;
-  }
+  return rooflane::tool_main("attention-fusion", rooflane::run, argc, argv);
 }

@@ -14,6 +14,7 @@
 
 #include "bench/model_times.hpp"
 #include "bench/shapes.hpp"
+#include "bench/tool_main.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "core/machine.hpp"
@@ -232,10 +233,5 @@ int run(int argc, char** argv) {
 }  // namespace rooflane
 
 int main(int argc, char** argv) {
-  try {
-    return rooflane::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "model-regret: {}\n", error.what());
-    return 2;
-  }
+  return rooflane::tool_main("model-regret", rooflane::run, argc, argv);
 }

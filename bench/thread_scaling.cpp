@@ -12,6 +12,7 @@
 
 #include "bench/random_problems.hpp"
 #include "bench/timed_plans.hpp"
+#include "bench/tool_main.hpp"
 #include "core/catalogue.hpp"
 #include "core/machine.hpp"
 #include "measure/verify.hpp"
@@ -102,10 +103,5 @@ int run(int argc, char** argv) {
 }  // namespace rooflane
 
 int main(int argc, char** argv) {
-  try {
-    return rooflane::run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "thread-scaling: {}\n", error.what());
-    return 2;
-  }
+  return rooflane::tool_main("thread-scaling", rooflane::run, argc, argv);
 }
