@@ -18,6 +18,7 @@ import termios
 import time
 from pathlib import Path
 
+import skip
 import tiny_llama
 from command_line import PATIENCE, SMALL, VERBS, CommandLine, main
 
@@ -246,6 +247,8 @@ class Bench(CommandLine):
                     interrupted: bool = False) -> tuple[int, str, str]:
         """Exit status, standard output, and what a terminal of so many columns is sent by standard
         error; at the first line of progress the user may press Control and C."""
+        if not skip.has_terminals():
+            self.skipTest(skip.reason("no pseudo-terminals here"))
         ours, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 25, columns, 0, 0))
         with subprocess.Popen([self.rooflane, *arguments], cwd=self.folder.name, text=True,

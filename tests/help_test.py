@@ -14,7 +14,8 @@ import unittest
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOFLANE, ROOT = Path(sys.argv.pop(1)), Path(sys.argv.pop(1))
+# Commands run in another folder, and Meson may give relative paths.
+ROOFLANE, ROOT = Path(sys.argv.pop(1)).absolute(), Path(sys.argv.pop(1)).absolute()
 SCRIPTS = ROOT / "scripts"
 # What installs, builds and downloads.
 TOOLS = ("apt", "apt-cache", "apt-get", "cmake", "curl", "dpkg-buildpackage", "g++", "git", "meson",
