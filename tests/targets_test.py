@@ -432,7 +432,7 @@ class Device(unittest.TestCase):
         strict, split = self.run_of("strict"), self.run_of("split")
         self.ours(strict, shape="m=1")
         self.peers(strict, 1.5, 9, shape="m=1")
-        # The benchmark has no other class for this shape: our fp32 row does not belong to this class.
+        # The benchmark has no other class for this shape: our fp32 row does not belong to this one.
         self.ours(strict, shape="m=2", preset="gemm-square-3xtf32")
         self.peers(strict, 2.5, 9, shape="m=2", preset="gemm-square-3xtf32")
         for shape in ("m=1", "m=2"):

@@ -55,14 +55,14 @@ struct SummaryGroup {
 };
 
 // Variants with one thread (they have no row of the kernel with more threads) and rows without
-// threads (GPUs) appear in the group of every thread count. PASSED rows of this build and of other
-// people's libraries are ranked (a variant V@NAME from another build is not). WINNER: the leader,
-// if each of the others is slower beyond doubt. TIE: the leader and those shown to be equal, within
-// ± 2 %, if nothing else is open. UNDECIDED: the leader and those not yet shown to be slower or
-// equal. Among several rows with one identity (repetitions, repeated files) the one with the median
-// time represents all. A variant measured with a tuned schedule and with its own choice has a line
-// for each, and only the tuned one may win. Rungs of a ladder (io/ladder.hpp) are left out. Lines
-// point into `rows`.
+// threads (GPUs) appear in the group of every thread count. PASSED rows of this build and of
+// third-party libraries are ranked (a variant V@NAME from another build is not). WINNER: the
+// leader, if each of the others is slower beyond doubt. TIE: the leader and those shown to be
+// equal, within ± 2 %, if nothing else is open. UNDECIDED: the leader and those not yet shown to be
+// slower or equal. Among several rows with one identity (repetitions, repeated files) the one with
+// the median time represents all. A variant measured with a tuned schedule and with its own choice
+// has a line for each, and only the tuned one may win. Rungs of a ladder (io/ladder.hpp) are left
+// out. Lines point into `rows`.
 std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows);
 
 // The --max-time in s that would decide an undecided group, rounded up to a power of two; nothing
