@@ -147,15 +147,17 @@ def spread(_: Path) -> str:
     return table(["ladder of", "rows", "median", "most"], cells)
 
 
-def reference(program: Path, what: str, *kernel: str) -> str:
-    """What the program says of itself, for docs/reference.md."""
+def reference(program: Path, what: str, *name: str) -> str:
+    """What the program says of itself, for docs/reference*.md; of one kernel, verb or document."""
     headings = {"verbs": ["verb", "does"], "columns": ["column", "type", "meaning"],
+                "options": ["option", "meaning", "repeatable"],
+                "environment": ["variable", "meaning"], "fields": ["field", "type", "meaning"],
                 "parameters": ["parameter", "takes", "default"],
                 "tensors": ["tensor", "role", "shape", "type", "present"]}
     made = getattr(page_reference, what) if what in headings else None
     if made is None:
         raise Wrong(f"reference {what}; there are {', '.join(headings)}")
-    lines = [[cell.replace("|", "\\|") for cell in line] for line in made(program, *kernel)]
+    lines = [[cell.replace("|", "\\|") for cell in line] for line in made(program, *name)]
     return table(headings[what], lines, rest="---")
 
 
