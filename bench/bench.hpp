@@ -139,11 +139,11 @@ struct BenchResult {
 
 struct Suite;  // groups.hpp
 
-// Ceilings, then all groups of the suite, which was made from these options: repetition by
-// repetition their cases are verified and measured, until the verdict of each group stands or time
-// is up; rows of groups that have ended go to the sinks in the suite's order. Throws Error before
-// anything is measured when a problem is larger than memory. What happens to one variant becomes
-// its row's status.
+// Measures the ceilings, then all groups of the suite, which was made from these options.
+// Repetition by repetition their cases are verified and measured, until each group has its verdict
+// or time is up. Rows of finished groups go to the sinks in the suite's order. Throws Error before
+// anything is measured if a problem is larger than memory. A failure of one variant becomes its
+// row's status.
 BenchResult run_bench(const BenchOptions& options, const Suite& suite,
                       const std::vector<RowSink*>& sinks);
 

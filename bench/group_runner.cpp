@@ -23,7 +23,7 @@ namespace {
 
 // Predicting costs a small run; problems that even 0.05 GFLOP/s finishes in time need none.
 constexpr double assumed_flops_per_ns = 0.05;
-// Of a contender, over the repetitions that every group has.
+// The rounds that a contender needs, over the repetitions that every group has.
 constexpr int fewest_rounds = 7;
 // About 10 ms of plain loops: long enough to time, too short to notice.
 constexpr double small_problem_flops = 1e7;
@@ -268,7 +268,7 @@ void GroupRunner::compare(Member& member, const Group& group, const std::string&
   }
 }
 
-// Other people's workers know no phases.
+// Third-party workers do not report phases.
 void GroupRunner::profile(Member& member) const {
   const GroupCase& planned = *member.measured->planned;
   if (planned.entry->foreign()) return;

@@ -112,7 +112,7 @@ void check_tunings(const BenchOptions& options, const std::vector<Group>& groups
   }
 }
 
-// `tuned_of_two`: the same case stands beside it with the variant's own choice.
+// `tuned_of_two`: the same case is also measured with the variant's own choice.
 std::string case_name(const Case& c, bool tuned_of_two = false) {
   std::string name = fmt::format("{}/{}/{}/threads:{}/{}", c.problem.kernel().name, c.variant,
                                  c.problem.shape(), c.threads, name_of(c.cache));
@@ -249,7 +249,8 @@ void add_ladder(const BenchOptions& options, const CatalogueEntry& entry,
   }
 }
 
-// The variants whose ladders are measured: those chosen, each of which must have one, or all.
+// The variants with a measured ladder: the chosen ones, which must all have one, or all that have
+// one.
 std::vector<const CatalogueEntry*> entries_with_ladder(const BenchOptions& options,
                                                        const Kernel& kernel) {
   const auto has = [&](const CatalogueEntry* entry) {
@@ -296,8 +297,8 @@ bool has_math(const Variant& variant, std::string_view name) {
                      [&](const Math* math) { return math->name == name; });
 }
 
-// Without those made for other maths alone, which have nothing to say of this problem; unless
-// nobody else has, whose refusal then tells why.
+// Leaves out variants that are made only for other maths. If no others remain, they stay, because
+// their refusals give the reason.
 std::vector<const CatalogueEntry*> entries_for(const BenchOptions& options,
                                                const Problem& problem) {
   const Kernel& kernel = problem.kernel();

@@ -20,7 +20,7 @@ constexpr double blur = 0.02;
 constexpr double prior = 0.001;
 // More is a disturbance, or is as bad as can be: one problem must not outweigh all others.
 constexpr double most_regret = 1;
-// Factors by which a constant is changed in turn, until none helps.
+// Factors that are tried on a constant one after the other, until none helps.
 constexpr double steps[] = {2, 1.4, 1.15};
 constexpr int most_passes = 6;
 // So few changed choices prove nothing.

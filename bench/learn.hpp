@@ -31,9 +31,9 @@ std::string model_of(const Kernel& kernel);
 // About a third of all problems, always the same, that a fit does not see.
 bool is_unseen(const Problem& problem);
 
-// Of problems that the fit may see: the constants of one model with the least regret. `constants`
-// has those of the other models. Changes traits() while it works; afterwards they are as the file
-// says.
+// The constants of one model with the least regret over the problems that the fit may see.
+// `constants` has those of the other models. Changes traits() while it works; afterwards they are
+// as in the file.
 ModelConstants fitted(std::string_view model, std::span<const MachineTimes> machines,
                       ModelConstants constants,
                       const std::function<void(double done)>& progress = {});

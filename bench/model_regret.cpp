@@ -50,8 +50,8 @@ double time_planning(const Variant& variant, const Problem& problem, const Envir
   return 1e9 * watch.seconds();
 }
 
-// Predictions in place of times, so that the planned schedule is compared with the first of all
-// candidates, most of which planning leaves out.
+// Predictions in place of times, so that the planned schedule is compared with the best of all
+// candidates. Planning leaves out most of them.
 ProblemTimes predicted_times(const Variant& variant, const Problem& problem,
                              const Environment& env) {
   ProblemTimes times{&variant, problem, env, {}};
@@ -71,7 +71,7 @@ ProblemTimes predicted_times(const Variant& variant, const Problem& problem,
   return times;
 }
 
-// Of the first candidate, which the model chose when the times were taken.
+// The regret of the first candidate, which the model chose when the times were taken.
 Regret regret_then(const ProblemTimes& times, double planning_ns) {
   const Candidate& first = times.candidates.front();
   const auto predict = times.variant->predicted_seconds;
@@ -81,7 +81,7 @@ Regret regret_then(const ProblemTimes& times, double planning_ns) {
           planning_ns};
 }
 
-// Of the candidate that today's predictions choose.
+// The regret of the candidate that today's predictions choose.
 Regret regret_now(const ProblemTimes& times) {
   const Choice choice = choice_of(times);
   return {&times, choice, predictions_of(times)[choice.index],
@@ -109,9 +109,9 @@ void write_line(LineFile& out, const Regret& r) {
                          times.candidates[r.choice.index].tuning.text(), best->tuning.text()));
 }
 
-// Beside the regret: the prediction over the time, which says whether the machine was as its traits
-// say (half of what other runs of the machine show means that others used it, too), and how many of
-// the problems that run for 10 us or more take longer to plan.
+// Beside the regret: the prediction over the time, and how many of the problems that run for 10 us
+// or more take longer to plan. The first shows whether the machine was as its traits say: half of
+// the value of other runs means that something else used the machine, too.
 void print_table(const std::vector<Regret>& regrets) {
   std::map<std::string, std::vector<const Regret*>> by_class;
   for (const Regret& regret : regrets) {

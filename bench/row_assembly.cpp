@@ -107,7 +107,8 @@ void join_roof(const Measured& measured, const Roof& roof, Row& row) {
   for (auto& [repetition, rounds] : logs) repetitions.push_back(std::move(rounds));
   const Interval interval = estimate_over_repetitions(repetitions).interval();
   if (std::isnan(interval.low)) return;
-  // Of the median of all rounds, from which the mean of the repetitions may lie a little off.
+  // The interval is that of the median of all rounds. The mean of the repetitions may be just
+  // outside it.
   row.roof_pct_lo = std::min(*row.roof_pct, std::exp(interval.low));
   row.roof_pct_hi = std::max(*row.roof_pct, std::exp(interval.high));
 }

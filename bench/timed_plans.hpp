@@ -30,7 +30,7 @@ inline double time_ns(Timed& timed) {
   return watch.seconds() * 1e9 / static_cast<double>(timed.runs);
 }
 
-// Every fifth round those drop out of which `gives_up(timed, best median so far)` holds.
+// Every fifth round, a plan is dropped if `gives_up(timed, best median so far)` is true.
 template <class GivesUp>
 void time_in_rounds(std::vector<Timed*> all, int rounds, double budget_s, const GivesUp& gives_up) {
   const Stopwatch watch;

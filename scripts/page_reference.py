@@ -1,5 +1,5 @@
-"""Tables of docs/reference.md, from what the program says of itself: verbs, parameters, tensors,
-columns. Used by page_tables.py.
+"""Tables of docs/reference.md, from what the program says of itself: verbs, options, environment
+variables, parameters, tensors, columns, fields of JSON. Used by page_tables.py.
 """
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import command_pages
 
 Json = dict[str, Any]
 # Each size gets a prime of its own, so that a tensor's shape shows which sizes it has.
@@ -29,6 +31,49 @@ def asked(program: Path, *arguments: str) -> Json:
 def verbs(program: Path) -> list[list[str]]:
     """Each verb and what it does."""
     return [[f"`{verb['name']}`", verb["summary"]] for verb in asked(program, "--verbs")["verbs"]]
+
+
+def options(program: Path, verb: str) -> list[list[str]]:
+    """Each option of a verb, with its value, as `--help` and the manual page have it."""
+    found, = (each for each in command_pages.verbs_of(asked(program, "--verbs"))
+              if each.name == verb)
+    lines = []
+    for option in [*found.positionals, *found.options]:
+        if option.names[-1] not in ("--help", "--version"):
+            between = "" if option.value.startswith("[=") else " "
+            names = ", ".join(option.names) + (between + option.value if option.value else "")
+            lines.append([f"`{names}`", option.help, "yes" if option.repeatable else ""])
+    return lines
+
+
+def environment(_: Path) -> list[list[str]]:
+    """Each environment variable that the manual page has."""
+    return [[f"`{name}`", effect] for name, effect in command_pages.ENVIRONMENT.items()]
+
+
+def fields(program: Path, document: str) -> list[list[str]]:
+    """Each field of a JSON document, with its type and meaning; a row's are the CSV's columns."""
+    schema = asked(program, "schema", document)
+
+    def described(at: Json, name: str) -> Iterator[list[str]]:
+        while reference := at.get("$ref"):
+            rest = {key: value for key, value in at.items() if key != "$ref"}
+            at = {**schema["$defs"][reference.rsplit("/", 1)[-1]], **rest}
+        for choice in at.get("anyOf", []):  # a document, or null
+            if choice.get("type") != "null":
+                at = {**choice, **at}
+        kinds = at.get("type", "any")
+        if name:
+            yield [f"`{name}`", kinds if isinstance(kinds, str) else " or ".join(kinds),
+                   at.get("description", "")]
+        if "run_id" in at.get("properties", {}):  # a row
+            return
+        if isinstance(at.get("items"), dict):
+            yield from list(described(at["items"], f"{name}[]"))[1:]
+        for key, value in at.get("properties", {}).items():
+            yield from described(value, f"{name}.{key}" if name else key)
+
+    return list(described(schema, ""))
 
 
 def columns(program: Path) -> list[list[str]]:

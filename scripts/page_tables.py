@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes tables of pages from the repository's rows and from the program: page_tables.py [--check].
 
-Between the lines `<!-- table: NAME ARGUMENT... -->` and `<!-- end -->` a page of docs/ has the
-output of the function NAME below, made from results/ or from the program itself
-(page_reference.py). --check only prints the differences. `rooflane roofline --markdown` computes
+Between the lines `<!-- table: NAME ARGUMENT... -->` and `<!-- end -->` README.md and the pages of
+docs/ have the output of the function NAME below, made from results/ (README's: page_results.py) or
+from the program itself (page_reference.py). --check only prints the differences. `rooflane roofline --markdown` computes
 the gain of each step of a ladder.
 
 Exit status: 0 good, 1 a page differs (--check), 2 wrong arguments or rows, 3 no program.
@@ -25,6 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import page_reference
+import page_results
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "build/rooflane"
@@ -147,31 +148,40 @@ def spread(_: Path) -> str:
     return table(["ladder of", "rows", "median", "most"], cells)
 
 
-def reference(program: Path, what: str, *kernel: str) -> str:
-    """What the program says of itself, for docs/reference.md."""
+def reference(program: Path, what: str, *name: str) -> str:
+    """What the program says of itself, for docs/reference*.md; of one kernel, verb or document."""
     headings = {"verbs": ["verb", "does"], "columns": ["column", "type", "meaning"],
+                "options": ["option", "meaning", "repeatable"],
+                "environment": ["variable", "meaning"], "fields": ["field", "type", "meaning"],
                 "parameters": ["parameter", "takes", "default"],
                 "tensors": ["tensor", "role", "shape", "type", "present"]}
     made = getattr(page_reference, what) if what in headings else None
     if made is None:
         raise Wrong(f"reference {what}; there are {', '.join(headings)}")
-    lines = [[cell.replace("|", "\\|") for cell in line] for line in made(program, *kernel)]
+    lines = [[cell.replace("|", "\\|") for cell in line] for line in made(program, *name)]
     return table(headings[what], lines, rest="---")
 
 
 TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "gained": gained,
                                          "slowdown": slowdown, "spread": spread,
                                          "reference": reference}
+RESULTS: dict[str, Callable[[str], str]] = {
+    "answers": page_results.answers, "classes": page_results.classes,
+    "models": page_results.models, "language": page_results.language}
 
 
 def filled(program: Path, text: str) -> str:
     """The page with all tables as the rows have them."""
-    def made(block: re.Match[str]) -> str:
+    def fill(block: re.Match[str]) -> str:
         name, *arguments = shlex.split(block[2])
-        if name not in TABLES:
-            raise Wrong(f"table '{name}'; there are {', '.join(TABLES)}")
-        return f"{block[1]}\n{TABLES[name](program, *arguments)}\n{block[3]}"
-    return BLOCK.sub(made, text)
+        if name in RESULTS:
+            made = RESULTS[name](*arguments)
+        elif name in TABLES:
+            made = TABLES[name](program, *arguments)
+        else:
+            raise Wrong(f"table '{name}'; there are {', '.join([*TABLES, *RESULTS])}")
+        return f"{block[1]}\n{made}\n{block[3]}"
+    return BLOCK.sub(fill, text)
 
 
 def main() -> int:
@@ -186,11 +196,11 @@ def main() -> int:
         print(f"page_tables.py: {program}: no such program; build it first", file=sys.stderr)
         return 3
     differs = False
-    for page in sorted((ROOT / "docs").glob("*.md")):
+    for page in sorted([*ROOT.glob("README.md"), *(ROOT / "docs").glob("*.md")]):
         text = page.read_text(encoding="utf-8")
         try:
             now = filled(program, text)
-        except (Wrong, OSError, subprocess.CalledProcessError) as error:
+        except (Wrong, page_results.Missing, OSError, subprocess.CalledProcessError) as error:
             print(f"page_tables.py: {page.name}: {error}", file=sys.stderr)
             return 2
         if now == text:

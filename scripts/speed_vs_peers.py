@@ -85,8 +85,8 @@ class NoDevice(Exception):
 
 
 def random_shapes(given: argparse.Namespace) -> dict[str, list[str]]:
-    """Class -> problems that nobody listed, the same from the same seed. Rows that were measured
-    before name theirs. Raises Refused."""
+    """Class -> random problems, the same from the same seed. Rows that were measured before name
+    theirs. Raises Refused."""
     shapes: dict[str, list[str]] = {}
     drawn = goals.read_drawn(data_of(given, "shapes.txt"))
     if drawn:

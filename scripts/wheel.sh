@@ -33,7 +33,7 @@ build() {  # PYTHON: its wheel as Meson lays it out, in $work/built
   tag=$("$work/venv/bin/python" -c 'import sys; print(sys.implementation.cache_tag)')
   echo "wheel: building in build-wheel-$tag (minutes the first time)" >&2
   "${pip[@]}" wheel --no-deps --wheel-dir "$work/built" \
-    --config-settings=build-dir="build-wheel-$tag" .
+    --config-settings=build-dir="build-wheel-$tag" --config-settings=setup-args=-Disa-targets=all .
 }
 
 # The licences of the libraries that travel along go where that of the package is.

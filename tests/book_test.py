@@ -101,7 +101,9 @@ class Tables(Folder):
 
     def copy_with(self, rows: str) -> None:
         """The script in a tree of its own, beside what `rows` matches of results/."""
-        scripts = (ROOT / "scripts/page_tables.py", ROOT / "scripts/page_reference.py")
+        scripts = [ROOT / "scripts" / f"{name}.py"
+                   for name in ("page_tables", "page_reference", "page_results", "command_pages",
+                                "script_help")]
         for path in (*scripts, *(ROOT / "results").glob(rows)):
             copy = self.folder / path.relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)

@@ -96,7 +96,7 @@ TEST_CASE("a problem tells its tensors and its cost") {
 TEST_CASE("strides and a constant: a product of a part of a matrix") {
   const Parsed problem = parse("gemm:m=2,n=2,k=2,prepack=1");
   std::array<float, 4> b = {1, 2, 3, 4}, c = {};
-  std::array<float, 6> a = {1, 0, 9, 0, 1, 9};  // rows of three, of which two count
+  std::array<float, 6> a = {1, 0, 9, 0, 1, 9};  // rows of three; the first two columns count
   const Plan plan = make(problem, nullptr, {array("b", b.data(), {1, 2, 2})});
   INFO(rooflane_last_error());
   REQUIRE(plan);
@@ -134,7 +134,7 @@ TEST_CASE("what is wrong is an error that names it") {
   options.math = nullptr;
   options.size = 0;
   CHECK_FALSE(make(problem, &options));
-  // Of a header that had no more than the variant.
+  // The size of a header that ended with the variant.
   options.size = offsetof(rooflane_options, tuning);
   options.tuning = "colour=1";
   const Plan plan = make(problem, &options);

@@ -199,7 +199,7 @@ class Bench(CommandLine):
                            "rows.csv", "--json", "rows.json")
         self.assertIn("x scalar", out)
         self.assertLessEqual(max(map(len, out.splitlines())), 120)
-        # What to use stands last here, and first where the rows are read again.
+        # "What to use" comes last here, and first if the rows are read again.
         answer = out.rstrip().split("\n\n")[-1]
         self.assertRegex(answer, r"\Akernel +size .*\ngemm +\S+ +1 thread +(hwy|scalar) ")
         rows = list(csv.DictReader(io.StringIO(self.read("rows.csv").decode())))

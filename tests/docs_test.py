@@ -414,7 +414,8 @@ class Pages(unittest.TestCase):
         self.assertEqual(sorted(TESTED), sorted(pages()))
 
     def test_the_readme_takes_two_minutes(self):
-        self.assertLessEqual(len(text_of("README.md").splitlines()), README_LINES)
+        read = [line for line in text_of("README.md").splitlines() if not line.startswith("<!--")]
+        self.assertLessEqual(len(read), README_LINES)
 
     def test_every_page_is_in_the_book(self):
         navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")

@@ -109,7 +109,7 @@ TEST_CASE("blocks: a row that is not finite is NaN, and alone so") {
       if (variant_for(trial, variant) == nullptr) continue;
       trial.data<float>("a")[96 + 40] = std::numeric_limits<float>::infinity();
       trial.data<float>("a")[2 * 96 + 95] = std::nanf("");
-      std::fill_n(trial.data<float>("a"), 32, 0x1p-140f);  // a block whose inverse overflows
+      std::fill_n(trial.data<float>("a"), 32, 0x1p-140f);  // the inverse of its maximum overflows
       trial.run(variant);
       for (int j = 0; j < 5; ++j) {
         CHECK(std::isfinite(trial.data<float>("c")[j]));

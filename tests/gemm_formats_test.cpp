@@ -457,7 +457,7 @@ TEST_CASE("formats: schedules of the search space are right, predicted, and foun
           CHECK(plan->facts().tuning == tuning);
           plan->bind(trial.operands.all());
           plan->run();
-          plan->run();  // pieces are packed anew
+          plan->run();  // pieces are packed again
           CHECK(trial.verdict() == Status::passed);
         }
       }

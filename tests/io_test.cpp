@@ -148,7 +148,7 @@ TEST_CASE("appended rows and samples are in the file at once") {
   CHECK(read[2].disturbance == "steal+probe");
   CHECK_FALSE(read[1].e2e_ns);
 
-  // More is added behind what is there, and half a line, as a kill leaves it, is no sample.
+  // New samples are appended. Half a line, as a kill leaves it, is not a sample.
   SamplesWriter(samples_path(path), Open::at_its_end).append({6, 1, 0, 15, 1});
   LineFile(samples_path(path), Open::at_its_end).append("7,1,0,1");
   read = read_samples(samples_path(path));

@@ -35,7 +35,7 @@ void use(const MeasuredTraits& traits, const ModelConstants& constants) {
 
 constexpr int problems = 300;
 
-// Problems whose candidates take what a machine with these constants would take.
+// Problems with the candidates' times as a machine with these constants would take them.
 MachineTimes times_by(const Catalogue& catalogue, std::uint64_t seed,
                       const ModelConstants& constants) {
   const TraitsAsTheyWere after;

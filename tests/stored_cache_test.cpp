@@ -1,5 +1,5 @@
-// Caches of keys and values in short formats: rows are stored as the formats say, and a model whose
-// caches are short writes every new row there, layer by layer, at its place.
+// Caches of keys and values in short formats: rows are stored as the formats say, and a model with
+// such caches writes every new row there, layer by layer, at its place.
 #include <doctest/doctest.h>
 
 #include <algorithm>

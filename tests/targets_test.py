@@ -172,7 +172,7 @@ class Table(unittest.TestCase):
         self.assert_ratio(two, "3.00")
 
     def assert_ratio(self, line, ratio: str) -> None:
-        """The figure, in an interval of what repetitions usually differ by."""
+        """The figure, in an interval as wide as the usual difference of repetitions."""
         value, low, high = re.match(r"(\S+) \[(\S+), (\S+)\]$",
                                     line["ratio to the best peer [95 %]"]).groups()
         self.assertEqual(value, ratio)
@@ -432,7 +432,7 @@ class Device(unittest.TestCase):
         strict, split = self.run_of("strict"), self.run_of("split")
         self.ours(strict, shape="m=1")
         self.peers(strict, 1.5, 9, shape="m=1")
-        # A shape of which the benchmark knew no other class: ours in fp32 is not this class's.
+        # The benchmark has no other class for this shape: our fp32 row does not belong to this one.
         self.ours(strict, shape="m=2", preset="gemm-square-3xtf32")
         self.peers(strict, 2.5, 9, shape="m=2", preset="gemm-square-3xtf32")
         for shape in ("m=1", "m=2"):

@@ -55,7 +55,8 @@ int status_of_child(ChildBody body) {
 }  // namespace
 
 #ifdef __SANITIZE_ADDRESS__
-// Asked by the sanitizer: in a forked child it cannot stop the threads whose memory it searches.
+// Called by the sanitizer: in a forked child it cannot stop the threads before it searches their
+// memory.
 extern "C" int __lsan_is_turned_off();  // NOLINT(bugprone-reserved-identifier)
 int __lsan_is_turned_off() { return is_child; }
 #endif

@@ -24,7 +24,7 @@ Machine sixteen_cores() {
   return m;
 }
 
-// Of 16 threads: FMAs and L1 are each core's own, memory is full with four of them.
+// 16 threads: FMAs and L1 are each core's own, four of them use all of the memory's rate.
 MeasuredTraits measured() {
   MeasuredTraits out;
   out.machine = machine_key(machine());

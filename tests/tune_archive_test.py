@@ -132,7 +132,7 @@ class OnBoth:
         self.assertEqual(archive.trials(run), [correct(0, 0.5)])
         exchange = Exchange(0, "m", "q", "a")
         self.assertTrue(archive.record_exchange(run, exchange))
-        # Of an exchange more is known once its trials are.
+        # An exchange is completed once its trials are known.
         later = Exchange(0, "m", "q", "a", trials=[3])
         self.assertFalse(archive.record_exchange(run, later))
         self.assertEqual(archive.exchanges(run), [later])
@@ -378,7 +378,7 @@ class OnBoth:
         line = told("best", "-k", "gemm").splitlines()[1]
         for part in ("0.800 [0.792, 0.808]", "1.250x", "winner: this, 0.800", "mc=192"):
             self.assertIn(part, line)
-        # A problem's keys may stand in any order.
+        # A problem's keys may be in any order.
         lines = told("history", "--shape", "gemm:k=64,m=64,n=64").splitlines()
         self.assertEqual(len(lines), 2 + 8)
         self.assertIn("the default", lines[2])
@@ -675,8 +675,8 @@ class KernelTuner(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         self.archive = Archive(str(self.folder / "a.sqlite"))
-        # A space whose corner with mc * kc above 1536 is refused, and where some others fail. The
-        # best lies inside, and time is no function of one tunable.
+        # A space where the corner with mc * kc above 1536 is refused, and some other points fail.
+        # The best is inside, and time does not depend on one tunable alone.
         run = self.archive.begin_run(space_of(), MACHINE, BUILD, "all", {})
         grid = [{"mc": mc, "kc": kc, "order": order} for mc in (8, 16, 24, 32, 48, 64)
                 for kc in (8, 16, 32, 48, 64, 96) for order in (0, 1)]

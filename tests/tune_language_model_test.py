@@ -85,7 +85,7 @@ class Clients(unittest.TestCase):
         return LanguageModel(fakes.space(), client, fakes.Steps(), mode, settings=settings, **more)
 
     def failures(self) -> list[str]:
-        """Of all exchanges, in order."""
+        """The failures of all exchanges, in order."""
         return [self.exchanges[number].failure for number in sorted(self.exchanges)]
 
 
@@ -504,12 +504,12 @@ class Strategies(Clients):
 
 
 def recorded_settings(context: int) -> Settings:
-    """Of the recorded runs: the source is left out, which changes."""
+    """The settings of the recorded runs, without the source, because that changes."""
     return Settings(fakes.FACTS, context=context, most_failures=100, source=lambda length: "")
 
 
 def record(url: str) -> None:
-    """Writes RECORDED anew; of the requests only the first is kept in full."""
+    """Writes RECORDED again; only the first request is kept in full."""
     runs = []
     for name, mode, structured, context, trials in (
             ("free text", "one", "", 2048, 10), ("by schema", "one", "json_object", 2048, 10),
@@ -528,7 +528,7 @@ def record(url: str) -> None:
             each["request"] = hash_of(each["request"])
         for each in kept:
             each["answer"] = re.sub(r'\n\s+File ".*', "", each["answer"], flags=re.DOTALL)
-            if each["failure"] in ("no JSON", "unusable"):  # found out anew
+            if each["failure"] in ("no JSON", "unusable"):  # found again
                 each["failure"] = ""
         figures = strategy.statistics()
         runs.append({"name": name, "mode": mode, "structured": structured, "context": context,

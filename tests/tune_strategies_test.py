@@ -52,7 +52,7 @@ def say(*configurations, **more):
     print(json.dumps({"configurations": configurations, **more}), flush=True)
 """
 READS = PROGRAM + "told = json.loads(sys.stdin.readline())\n"
-# Every value of mr and kc in turn, the rest at their default; the default itself is left out.
+# Every value of mr and kc, one after the other, the rest at their default, which is left out.
 WALK = READS + """
 lists = {each["name"]: each["values"] for each in told["space"]["tunables"]}
 order = [{"mr": mr, "kc": kc} for mr in lists["mr"] for kc in lists["kc"]]
@@ -269,7 +269,7 @@ class ProposerTest(unittest.TestCase):
         return f"{sys.executable} -I -S {program} {self.folder / 'processes'}"
 
     def processes(self) -> list[int]:
-        """Of the programs that were started."""
+        """The processes of the programs that were started."""
         return [int(line) for line in (self.folder / "processes").read_text().split()]
 
     def search(self, command: str, budget: int = 16, timeout: float = 10,

@@ -33,20 +33,20 @@
 // Dead ends. A query per lane where there is one query (decoding): 0.15 times the rung before,
 // since all other lanes repeat it, hence decode-inl.h with its vectors along head_dim.
 //
-// Values: a query with no visible key gives zeros; one whose visible scores are all -inf gives NaN;
-// a key that a query may not see has no influence on it, whatever k, v and the mask hold there. So
-// masking selects, and a product 0·v of an invisible key is never formed (0·inf is NaN). A key
-// whose mask is -inf is visible and weighs 0, as in NumPy. The softcap of an infinite score is
-// ±C.
+// Values: a query with no visible key gives zeros. If all visible scores of a query are -inf, it
+// gives NaN. A key that a query may not see has no influence on it, whatever k, v and the mask
+// contain there. So masking selects, and a product 0·v of an invisible key is never formed (0·inf
+// is NaN). A key with a mask of -inf is visible and weighs 0, as in NumPy. The softcap of an
+// infinite score is ±C.
 //
 // A cache that grows needs no kernel of its own: k and v are views, so attention reads rows of
-// buffers [batch,kv_heads,capacity,head_dim], and whatever computes the rows of a new token writes
-// them there (a view of one row per head). kv_type says in what k and v are stored: f32, f16, bf16
-// or q8_0, blocks of 32 along head_dim and v_dim; all else is float32, and a stored number counts
-// exactly as what it stands for. Either kv_len is how many there are, which is a plan for
-// each length; or kv_len is the capacity and lengths=1 adds an input: row b of the batch holds
-// lengths[b] keys, 0 to kv_len, and everything is as if kv_len were that. One plan then serves as
-// the cache grows. What lies beyond has no influence.
+// buffers [batch,kv_heads,capacity,head_dim], and the code that computes the rows of a new token
+// writes them there (a view of one row per head). kv_type is the format of k and v: f32, f16, bf16
+// or q8_0, blocks of 32 along head_dim and v_dim. All else is float32, and a stored number counts
+// exactly as the number it encodes. Either kv_len is the number of keys, and each length has its
+// own plan; or kv_len is the capacity and lengths=1 adds an input: row b of the batch has
+// lengths[b] keys, 0 to kv_len, and the results are those of kv_len=lengths[b]. One plan then
+// serves while the cache grows. Rows beyond lengths[b] have no influence.
 //
 // The ladder of opencl (attention_ladder.cl), for a GPU: 0 naive, an item per query; 1 group, a
 // group per query, its weights in local memory, blocks of keys joined online; 2 tiled, 16 queries
@@ -127,7 +127,7 @@ inline constexpr DType all_with_lengths[] = {&float32, &float16, &bfloat16, &q8_
 
 // Why code that knows none of the options cannot serve the problem; nothing when it can.
 std::optional<std::string> option_refusal(const Problem& problem);
-// Of a ladder's rung: throws Error(unavailable) with that reason.
+// For a ladder's rung: throws Error(unavailable) with that reason.
 void require_no_options(const Problem& problem, const Tuning& step);
 
 // q, k, v or o: one matrix [len,width] per batch and head, rows `row_stride` elements apart.

@@ -107,7 +107,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_tiled
   k += head / share * kv_len * head_dim;
   v += head / share * kv_len * head_dim;
   for (long d = tx; d < head_dim && is_query; d += SIDE) o[d] = 0.0f;
-  // Of the query; all items of a row of the group have the same.
+  // The query's maximum and sum: the same for all items of a row of the group.
   float high = -FLT_MAX;
   float sum = 0.0f;
   for (long first = 0; first < most; first += SIDE) {

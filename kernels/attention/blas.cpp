@@ -28,8 +28,8 @@ struct Matrix {
   int ld;
 };
 
-// An input whose rows BLAS cannot take as they lie (closer together than head_dim, as in a
-// broadcast view, or too far apart for an int) is copied, one head at a time.
+// An input that BLAS cannot read in place is copied, one head at a time: its rows are closer
+// together than head_dim, as in a broadcast view, or too far apart for an int.
 class Source {
  public:
   void bind(const Heads& heads, std::int64_t rows, std::int64_t cols) {

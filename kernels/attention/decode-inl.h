@@ -29,8 +29,8 @@ namespace HWY_NAMESPACE {
 
 namespace hc = common::HWY_NAMESPACE;
 
-// What stands in registers together: kScoreRows rows × kScoreKeys keys; kValueSums vectors of sums,
-// as rows × vectors of columns.
+// What registers contain at once: kScoreRows rows × kScoreKeys keys; kValueSums vectors of sums, as
+// rows × vectors of columns.
 inline constexpr int kScoreRows = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
 inline constexpr int kScoreKeys = 4;
 inline constexpr int kValueSums = HWY_TARGET <= HWY_AVX3 ? 16 : 8;
@@ -90,7 +90,7 @@ HWY_INLINE void StoreSums(const V (&v)[kKeys], float* to) {
   }
 }
 
-// s[r,u] = q[r]·k[u] for kRows rows and kKeys keys, the first of which is key j of the tile.
+// s[r,u] = q[r]·k[u] for kRows rows and kKeys keys, from key j of the tile on.
 template <int kRows, int kKeys, class F>
 HWY_INLINE void Dots(const Columns& columns, const float* HWY_RESTRICT q,
                      const float* HWY_RESTRICT k, std::int64_t k_stride, float* HWY_RESTRICT s,
@@ -240,8 +240,8 @@ HWY_INLINE void ValuesOfRows(const Columns& columns, const DecodeBuffers& t, std
   }
 }
 
-// Scores [keys] of one row, of which it sees the first `seen`, become weights; m, l and alpha as in
-// prefill-inl.h.
+// The scores [keys] of one row become weights. The row sees the first `seen` keys. m, l and alpha
+// as in prefill-inl.h.
 inline void OnlineSoftmaxRow(float* HWY_RESTRICT s, std::int64_t seen, float& m, float& l,
                              float& alpha) {
   const D d;
@@ -281,8 +281,8 @@ HWY_INLINE std::int64_t ScoreSome(const Columns& columns, const DecodeBuffers& t
   return row + 1;
 }
 
-// The same for sums over v of keys [first,last), of which row r sees those of `seen`. Rows that see
-// different keys do not go together: an unseen v must not be multiplied by 0.
+// The same for sums over v of keys [first,last). Row r sees the keys in `seen`. Rows that see
+// different keys are not computed together: an unseen v must not be multiplied by 0.
 template <class F>
 HWY_INLINE std::int64_t ValueSome(const Columns& columns, const DecodeBuffers& t, std::int64_t rows,
                                   std::int64_t row, const float* v, std::int64_t v_stride,
@@ -387,9 +387,9 @@ struct Passes {
   }
 
   std::int64_t distance;  // keys
-  // keys, a pass. One row needs no second pass over anything. Its loads stand so close together
-  // that, with long rows of K and V, the hardware prefetches better alone. (Half of `distance`
-  // where rows are prefetched at use: L1 is small there.)
+  // keys, a pass. One row needs no second pass over anything. Its loads are so close together that,
+  // with long rows of K and V, the hardware prefetches better alone. (Half of `distance` if rows
+  // are prefetched at use: L1 is small there.)
   std::int64_t part;
   Prefetch prefetch = Prefetch::none;
   const float* next_task = nullptr;  // its first key, where this thread is likely to go on

@@ -147,8 +147,8 @@ struct Task {
   float* partial_weight(const Job& job) const { return partial + job.q_block; }
 };
 
-// A task of so many multiply-adds is worth timing its phases: at two vectors of 16 a cycle it takes
-// 16384 cycles, of which four readings of the clock are a hundredth.
+// The least multiply-adds of a task that times its phases: at two vectors of 16 a cycle it takes
+// 16384 cycles, and four readings of the clock are a hundredth of that.
 inline constexpr std::int64_t least_timed = std::int64_t{1} << 19;
 // The calling thread's log; null: the task is too short.
 inline PhaseLog* log_of(const Job& job, const Task& task) {

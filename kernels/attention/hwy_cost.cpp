@@ -93,13 +93,13 @@ class Model : AttentionConstants {
 
  private:
   double vectors_of(int64_t rows) const { return real(divide_up(rows, path_.lanes)); }
-  // Of all blocks of a head, the last of which may have fewer rows.
+  // The vectors of all blocks of a head. The last block may have fewer rows.
   double vectors_of_head() const {
     return real(rows_ / q_block_) * vectors_of(q_block_) + vectors_of(rows_ % q_block_);
   }
 
-  // A task of a block of rows, so many vectors, against so many keys, of which a vector sees a
-  // part.
+  // A task of a block of rows, `vectors`, against so many keys; a vector sees the share `part` of
+  // them.
   double task(double keys, double part, double vectors) const {
     return path_.decode ? decode(keys) : prefill(keys, part, vectors);
   }
@@ -158,7 +158,7 @@ class Model : AttentionConstants {
     return bytes * common::byte_seconds(part, rates_.read).beyond_l2;
   }
 
-  // So many tasks of all threads, the largest of which takes `most`, their mean `mean`.
+  // So many tasks of all threads. The largest takes `most`, their mean is `mean`.
   double of_tasks(double tasks, double most, double mean) const {
     const int threads = schedule_.threads;
     if (threads == 1) return tasks * mean;
@@ -189,9 +189,9 @@ class Model : AttentionConstants {
   const double width_;  // of k and v together
 };
 
-// How decode prefetches rows of K and V of float32. From four pages at once where they come from
-// beyond L2 to a core that prefers that. Just before their use where they come from memory (beyond
-// three quarters of L3, which neighbours share) to a core whose L1 has no room for the distance.
+// How decode prefetches rows of K and V of float32. From four pages at once if they come from
+// beyond L2 and the core prefers that. Just before their use if they come from memory (beyond three
+// quarters of L3, which neighbours share) and L1 has no room for the distance.
 DecodePrefetch likely_prefetch(const Sizes& s, const CodePath& path, int threads,
                                const Traits& traits) {
   const double bytes =

@@ -31,7 +31,7 @@ struct CodePath {
   bool decode;
 };
 
-// Whether decode can prefetch lines of four pages in turn: rows are whole vectors of float32.
+// Whether decode can prefetch from four pages, line by line: rows are whole vectors of float32.
 bool may_prefetch_pages(const Sizes& s, const CodePath& path);
 
 // How keys are split among threads when there are fewer blocks of rows than these could share.

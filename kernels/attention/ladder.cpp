@@ -1,6 +1,6 @@
 // Attention, the ladder: from the definition with its whole score matrix to threaded tiles, one
-// idea a rung. For reading and for `bench --ladder`; no part of the fast path, which goes on where
-// this ends (hwy.cpp). The ideas in order, with what each buys: attention.hpp.
+// idea a rung. For reading and for `bench --ladder`; the fast variant, hwy.cpp, starts from the
+// last rung. attention.hpp lists the ideas in order, with the gain of each.
 #include <cmath>
 #include <cstdint>
 #include <limits>

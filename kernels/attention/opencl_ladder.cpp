@@ -1,5 +1,5 @@
-// Attention, the ladder of `opencl`: lays out the grids of attention_ladder.cl. The ideas in order,
-// with what each buys: attention.hpp.
+// Attention, the ladder of `opencl`: lays out the grids of attention_ladder.cl. attention.hpp lists
+// the ideas in order.
 #include <fmt/format.h>
 
 #include "attention_ladder_cl.hpp"

@@ -40,7 +40,7 @@ struct Tensor {
     const std::int64_t ldk = dp % 32 == 16 ? dp : dp + 16;
     return 4 * ((bq() + bk) * ldk + bk * (dp + 4) + bq()) + 64;
   }
-  // Scores, sums, the parts of what is multiplied, and about 40 addresses and counters.
+  // Scores, sums, the split operands, and about 40 addresses and counters.
   std::int64_t registers(std::int64_t head_dim) const {
     const std::int64_t dp = ceil_div(head_dim, 16) * 16;
     return std::min<std::int64_t>(255, mt * (bk / 2 + dp / 2 + 16) + 32 / mt + 16 + 40);

@@ -185,8 +185,9 @@ inline double model_clocks(const Tiles& t, const Sizes& s, const Room& room) {
     return std::max(sum.busy, sum.alone / at_a_time) * each + groups.back().alone + merge;
   }
   // In one wave the longest groups share their units with the shortest (`fold` in
-  // attention_tiles.cl). More groups wait for a place, of which units often lose several at once:
-  // an H200 then fills some units and leaves others without work at the end.
+  // attention_tiles.cl). If there are more groups, they wait for a place, and several places of a
+  // unit often become free at once: an H200 then fills some units and leaves others without work at
+  // the end.
   const std::int64_t places = t.at_a_time(room, s.head_dim);
   const bool one_wave = count <= room.units * places;
   // Warps that go to the busiest of four schedulers in place of their mean.

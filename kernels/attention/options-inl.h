@@ -63,8 +63,8 @@ HWY_NOINLINE void AdjustTile(std::int64_t keys, const float* HWY_RESTRICT mask,
   for (int v = 0; v < kNv; ++v) hn::Store(most[v], d, top + v * lanes);
 }
 
-// Decode: what the rows of a task see of a tile of keys. Rows whose keys end together begin
-// together.
+// Decode: which keys of a tile the rows of a task see. If the keys of two rows end together, they
+// also begin together.
 struct SeenKeys {
   const Job& job;
   const VisibleKeys& visible;

@@ -42,7 +42,7 @@ inline constexpr std::int64_t kLine = 64 / sizeof(float);  // floats in a cache 
 // values of the next task's first tile, too.
 class TaskPrefetch {
  public:
-  // `rows` rows of `width` floats from the one on where `walk` stands; `data` is row 0.
+  // `rows` rows of `width` floats, beginning at the position of `walk`; `data` is row 0.
   void Add(const Heads& heads, const float* data, RowWalk walk, std::int64_t rows,
            std::int64_t width) {
     parts_[count_++] = {heads, data, walk, rows, width};
@@ -138,10 +138,10 @@ struct AtUsePrefetch : TileRows {
   HWY_INLINE Cursor From(std::int64_t, std::int64_t) const { return Cursor(*this); }
   HWY_INLINE NoPrefetch LaterColumns() const { return {}; }
 };
-// Where rows of K and V follow each other without a gap: as many lines as are worked on, one after
-// the other, so that they neither come in bursts, of which a core drops what its fill buffers
-// cannot hold, nor out of the order that the hardware prefetcher follows. Dead end on a Zen 5:
-// lines of 4 rows in turn.
+// For rows of K and V without gaps: prefetches as many lines as are computed on, one after the
+// other. A burst would lose lines, because a core drops prefetches that exceed its fill buffers,
+// and another order would confuse the hardware prefetcher. Slower on a Zen 5: alternating lines of
+// 4 rows.
 struct LinearPrefetch : TileRows {
   struct Cursor {
     const float* at;
@@ -160,10 +160,10 @@ struct LinearPrefetch : TileRows {
   }
   HWY_INLINE const LinearPrefetch& LaterColumns() const { return *this; }
 };
-// The same from four pages: the next four, a line of each in turn, while four pages are worked on.
-// Why: common::PrefetchPages. A tile whose last pages are fewer than four has as many of the next
-// tile's first four prefetched. Dead end on a Sapphire Rapids: the four quarters of a tile side by
-// side, not prefetched.
+// The same from four pages: the next four, alternating line by line, while four pages are computed
+// on. Why: common::PrefetchPages. If a tile ends with fewer than four pages, as many of the next
+// tile's first four are prefetched. Slower on a Sapphire Rapids: the four quarters of a tile side
+// by side, not prefetched.
 struct PagesPrefetch : TileRows {
   static constexpr std::int64_t kPage = 4096 / sizeof(float), kFour = 4 * kPage, kStep = 4 * kLine;
   struct Cursor {

@@ -1,6 +1,6 @@
 // Attention's prefill path: FlashAttention-2's online softmax over tiles, vectors along the rows
-// (queries). K and V are read where they lie, one broadcast element at a time, so that nothing of
-// them is packed and any head_dim fits; only Q is packed, transposed. Decode: decode-inl.h.
+// (queries). K and V are read in place, one broadcast element at a time, so that they are not
+// packed and any head_dim fits; only Q is packed, transposed. Decode: decode-inl.h.
 //
 // A Q micro-panel is up to 3 vectors of rows. For each tile of kv_block keys:
 //   S[j,rows]  = K[j,:]·Qᵀ[:,rows]            ScoreTile: micro-tiles of nr keys × nv vectors
@@ -363,7 +363,7 @@ HWY_NOINLINE void AttendTile(const QMicroPanel& q_panel, const TileScratch& t, c
   }
 }
 
-// Of keys [first,first+tile.keys): where those that each row sees begin and end, and whether V
+// For keys [first,first+tile.keys): where the keys that each row sees begin and end, and whether V
 // needs a selection; the mask, transposed.
 inline void LimitRows(const Job& job, const VisibleKeys& visible, const QMicroPanel& q_panel,
                       const TileScratch& t, std::int64_t first, KeyTile& tile) {

@@ -118,7 +118,7 @@ double unseen_bytes(const Sizes& s) {
   return keys * of_key + (s.mask ? pairs * sizeof(float) : 0);
 }
 
-// Of full caches, which is what lengths from a seed are (core/domain.hpp).
+// The cost with full caches, because lengths from a seed are full (core/domain.hpp).
 // The flops are those of q·kᵀ and of the sums over v, all multiply-adds. Softmax comes on top: per
 // visible pair an exp, and unfused the scaling, the maximum, the difference to it and the sum; the
 // mask's sum; the softcap's tanh, a quotient of two polynomials (common/tanh-inl.h).
@@ -134,7 +134,7 @@ Cost cost(const Problem& problem) {
           .unfused_flops = (4.0 + (s.mask ? 1 : 0) + (s.softcap != 0 ? 7 : 0)) * pairs};
 }
 
-// Of one row: a value per key.
+// A value per key of one row.
 struct Scratch {
   std::vector<double> weight, score_error;
 };
@@ -201,7 +201,7 @@ void reference_row(const Sizes& sizes, const Inputs& in, std::int64_t row,
   double sum = 0, sum_error = 0, largest_error = 0;
   for (std::int64_t j = begin; j < end; ++j) {
     const double w = std::exp(weight[j] - largest);
-    // A weight that float32 cannot hold is zero, which tells where the value is infinite.
+    // A weight below the range of float32 is zero, which matters if the value is infinite.
     weight[j] = w < 0x1p-150 ? 0 : w;
     sum += weight[j];
     sum_error += weight[j] * score_error[j];

@@ -1,5 +1,5 @@
-// attention/scalar: plain loops, one query after the other, auto-vectorisation off. The honest
-// floor; read it to learn what the others compute. Next: blas.cpp.
+// attention/scalar: plain loops, one query after the other, auto-vectorisation off: the baseline.
+// Read it to learn what the others compute. Next: blas.cpp.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
-// Transposes rows into columns and back: each block of four lanes holds four columns of one row,
-// and blocks are transposed in registers. For attention's Q micro-panels (prefill-inl.h); not for
-// large matrices, whose blocks would have to suit the caches.
+// Transposes rows into columns and back: each block of four lanes contains four columns of one row,
+// and blocks are transposed in registers. For attention's Q micro-panels (prefill-inl.h); a large
+// matrix would need blocks that suit the caches.
 
 // Highway's per-target include guard: this file is compiled once for every target.
 #if defined(ROOFLANE_KERNELS_ATTENTION_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -15,7 +15,7 @@
 #include "hwy/highway.h"
 #include "kernels/common/vectors-inl.h"
 
-// Vectors whose length is no constant have no blocks to address: there, element by element.
+// If the vector length is not a constant, blocks cannot be addressed: then element by element.
 #undef ROOFLANE_BLOCKS
 #if HWY_TARGET == HWY_SCALAR || (HWY_HAVE_SCALABLE && !ROOFLANE_SIZED_SVE)
 #define ROOFLANE_BLOCKS 0

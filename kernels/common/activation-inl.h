@@ -1,5 +1,5 @@
-// Activation functions of float32 vectors: relu, gelu (by erf and by tanh), silu; tanh itself
-// stands in tanh-inl.h. Their accuracy is measured and asserted by tests/elements_test.cpp.
+// Activation functions of float32 vectors: relu, gelu (by erf and by tanh), silu. tanh is in
+// tanh-inl.h. tests/elements_test.cpp measures their accuracy and asserts it.
 
 // Highway's per-target include guard: this file is compiled once for every target.
 #if defined(ROOFLANE_KERNELS_COMMON_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -24,8 +24,8 @@ HWY_INLINE V Relu(D d, V x) {
   return exp_detail::AtLeast(d, x, 0.0f);
 }
 
-// x / (1 + exp(-t)) where x and t have one sign, or t is NaN. By e = exp(-|t|) <= 1, of which
-// nothing overflows: x·e / (1 + e) where t is negative. Relative error below 8u for an exact t.
+// x / (1 + exp(-t)) where x and t have one sign, or t is NaN. It uses e = exp(-|t|), because e <= 1
+// cannot overflow: x·e / (1 + e) where t is negative. Relative error below 8u for an exact t.
 template <class D, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE V TimesSigmoid(D d, V x, V t) {
   namespace hn = vectors::HWY_NAMESPACE;

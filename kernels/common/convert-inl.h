@@ -67,8 +67,8 @@ struct Short<BFloat16> {
 #endif
   }
 #if HWY_TARGET != HWY_SCALAR
-  // Of two vectors in one, on lanes of 16 bits. They come from elements of this type: the lower
-  // half of a NaN is 0, and never carries.
+  // Two vectors into one, on lanes of 16 bits. They come from elements of this type: the lower half
+  // of a NaN is 0, and never carries.
   template <class DF>
   static HWY_INLINE auto RoundedTwo(DF /*df*/, hn::Vec<DF> low, hn::Vec<DF> high) {
     const hn::Repartition<std::uint16_t, DF> d16;
@@ -120,7 +120,7 @@ struct Short<Float16> {
 #else
 template <>
 struct Short<Float16> {
-  // Exponent and fraction move to their places in a float32, whose bias is larger by 112: a product
+  // Exponent and fraction move to their places in a float32. Its bias is larger by 112: a product
   // with 2^112 adds that, also to subnormals, and is exact. An exponent of all ones stays one.
   template <class DF, class D16>
   static HWY_INLINE hn::Vec<DF> Load(DF df, D16 d16, const std::uint16_t* from) {
@@ -147,7 +147,7 @@ struct Short<Float16> {
     const auto bits = hn::BitCast(du, value);
     const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
     const auto sign = hn::ShiftRight<16>(hn::Sub(bits, magnitude));
-    // Below 2^-14: added to 0.5, whose last bit is worth 2^-24 like a subnormal's, the sum rounds.
+    // Below 2^-14 the sum with 0.5 rounds: the last bit of 0.5 is worth 2^-24, like a subnormal's.
     const auto half = hn::Set(du, 0x3F000000u);
     const auto small =
         hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(df, magnitude), hn::BitCast(df, half))), half);

@@ -1,4 +1,4 @@
-// Copies for peers whose interface cannot express what a view can.
+// Copies for peers that cannot take a view with strides.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// One row of LayerNorm or RMSNorm in double precision: for the rare rows whose squares, differences
-// or 1/sigma leave float32, where double has exponents to spare. The loops over ordinary rows find
-// such a row by its sums and come here before they write it. A sum with a residual is exact here.
+// One row of LayerNorm or RMSNorm in double precision, for the rare rows where squares, differences
+// or 1/sigma leave the range of float32. The loops over ordinary rows find such a row by its sums
+// and call this before they write it. A sum with a residual is exact here.
 
 // Highway's per-target include guard: this file is compiled once for every target.
 #if defined(ROOFLANE_KERNELS_COMMON_DOUBLE_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -89,7 +89,7 @@ HWY_INLINE void StoreElements(hn::Vec<D> v, D d, T* p, Part part) {
 #endif
 }
 
-// Vectors of float32 whose elements fill one vector of T. (HWY_SCALAR has one lane of each.)
+// How many vectors of float32 fill one vector of T. (HWY_SCALAR has one lane of each.)
 template <class T>
 constexpr std::size_t VectorsOfFloats() {
   constexpr std::size_t wide = sizeof(float);

@@ -26,8 +26,8 @@ namespace exp_detail {
 
 namespace hn = vectors::HWY_NAMESPACE;
 
-// Adding 1.5·2²³ to |t| < 2²² rounds t to an integer, which then stands in the low mantissa bits;
-// the 127 makes it the biased exponent of 2^n, so that one shift gives 2^n.
+// Adding 1.5·2²³ to |t| < 2²² rounds t to an integer in the low mantissa bits. The 127 makes it the
+// biased exponent of 2^n, so that one shift computes 2^n.
 inline constexpr float kRound = 12582912.0f;
 inline constexpr float kRoundBiased = kRound + 127.0f;
 inline constexpr float kLog2E = 1.44269504f;
@@ -152,7 +152,7 @@ HWY_INLINE void ExpByPolynomial(D d, V* x, std::index_sequence<I...>) {
 
 }  // namespace exp_detail
 
-// Of several vectors step by step, so that a core finds work among what waits for latencies.
+// exp of several vectors step by step, so that independent instructions fill the latencies.
 template <std::size_t kCount, class D, class V>
 HWY_INLINE void ExpNonPositive(D d, V (&x)[kCount]) {
   using namespace exp_detail;

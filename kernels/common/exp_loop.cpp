@@ -7,7 +7,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/common/vectors-inl.h"
-// After highway.h, for each target anew.
+// After highway.h, once for each target.
 #include "kernels/common/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();

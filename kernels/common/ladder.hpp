@@ -1,6 +1,5 @@
 // What the rungs of all ladders share: one plan around a room's job and a function that works
-// through it. No loops here: a room's stand in its ladder.cpp, plainest first. See Rung in
-// core/variant.hpp.
+// through it. The loops are in the room's ladder.cpp, plainest first. See Rung in core/variant.hpp.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +27,7 @@ struct Workers {
 
 // A room's Job: made from the problem and the constants (from which it may pack); `workers`;
 // `bind(operands)` takes the pointers; `packed()` is the memory of the constants it packed.
-// Step: its function at one ISA target, and how much scratch that wants per thread.
+// Step: its function at one ISA target, and how much scratch that function needs per thread.
 template <class Job>
 struct Step {
   void (*run)(const Job&);

@@ -1,4 +1,4 @@
-// What the ladders of softmax and LayerNorm share: a job over rows. The rungs stand in the rooms'
+// What the ladders of softmax and LayerNorm share: a job over rows. The rungs are in the rooms'
 // ladder.cpp.
 #pragma once
 

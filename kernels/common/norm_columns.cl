@@ -15,8 +15,8 @@ INLINE Columns columns_at(__global const float4* from, int j, int place, int lef
   return (Columns)(low, high);
 }
 
-// The same where the items of a warp have one row: most of what a neighbour has read comes from its
-// registers. All of a warp's items call it together.
+// The same where the items of a warp share one row: most values come from a neighbour's registers.
+// All items of the warp call it together.
 #if CODE_PATH == 1 && LX >= 32 && !ALIGNED
 INLINE Columns columns_together(__global const float4* from, int j, int place, int left) {
   const float4 high = column_where(j * LX, left, from + j * LX, 0.0f);

@@ -1,4 +1,4 @@
-// The operation of LayerNorm and RMSNorm on Highway, as row_plan.hpp has it. Its loops:
+// The operation of LayerNorm and RMSNorm on Highway, an Op of row_plan.hpp. Its loops:
 // norm_rows-inl.h.
 #pragma once
 

@@ -143,8 +143,7 @@ WholeError norm_whole_check(const Problem& problem, const Operands& operands, st
   return worst;
 }
 
-// The record of a kernel whose y and bounds are what kElements(math, inputs) makes of a row and a
-// column.
+// The record of a kernel. kElements(math, inputs) computes y and its bound from a row and a column.
 template <bool kCentred, auto kElements>
 constexpr Kernel norm_kernel(const char* name, const char* summary, decltype(Kernel::cost) cost) {
   return {.name = name,

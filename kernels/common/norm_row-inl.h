@@ -103,15 +103,15 @@ struct Mapping {
       : high(high_in), low(low_in), scale(scale_in) {}
   Mapping(const Moments& moments, double eps) : Mapping(moments.mean, scale_of(moments, eps)) {
     wide = moments.wide;
-    // Blocks whose squares hold may be far apart.
+    // The means of two blocks may differ too much although the squares of each fit.
     if (moments.count > static_cast<std::int64_t>(kBlock)) {
       wide |= !float_writes(moments.mean, scale_of(moments, eps));
     }
   }
 };
 
-// Of a row that is one block. Where squares alone do not hold they are not summed again: whoever
-// writes the row in double does.
+// For a row that is one block. If only the squares leave float32, they are not summed again here,
+// but by the code that writes the row in double.
 template <bool kCentred, bool kHalves, class X, class Policy>
 HWY_INLINE Mapping MappingOfBlock(X x, std::size_t n, double eps, Policy policy) {
   const auto nothing = [](std::size_t) ROOFLANE_LAMBDA {};

@@ -136,12 +136,12 @@ std::int64_t GroupedRows(const Io& io, std::int64_t begin, std::int64_t end, std
   return at < end && RowGroup<1, kHalves>(io, at, n, eps) ? end : at;
 }
 
-// Rows of at most kBlock elements from `begin` to `end`. Of elements shorter than float32, where
-// two rows stay in L1, each row is summed before the row in front of it is written, so that what
-// its sums end in (adding up lanes, square root, divisions, one after the other) is done meanwhile.
-// (With float32 a Zen 5 lost 2 to 20 % so, in LayerNorm past the caches with any.) Beyond the
-// caches, what `policy` says is prefetched while a row is summed. (Prefetching it while it is
-// written lost 24 to 34 % on a Zen 5.)
+// Rows of at most kBlock elements from `begin` to `end`. If the elements are shorter than float32
+// and two rows stay in L1, each row is summed before the row in front of it is written: the
+// dependent operations that end a sum (adding up lanes, square root, divisions) overlap with the
+// writing. (Slower on a Zen 5 with float32, and in LayerNorm past the caches with any type.) Beyond
+// the caches, `policy` prefetches while a row is summed. (Slower on a Zen 5 while a row is
+// written.)
 template <bool kCentred, bool kStream, bool kHalves, class Io, class Policy>
 std::int64_t CachedRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                         double eps, Policy policy) {
@@ -203,10 +203,10 @@ std::int64_t InCacheRows(const Io& io, std::int64_t begin, std::int64_t end, std
   return CachedRows<kCentred, false, kHalves>(io, begin, end, n, eps, NoPrefetch());
 }
 
-// Rows beyond the caches of which four stay in L2, from `begin` to `end`. In steps, while a row is
-// summed and what comes is prefetched into L2, the row before it is written: each line that is
-// asked for meets one that is written. (With lines prefetched into L1, as CachedRows does, a Zen 5
-// lost 8 to 25 % so.)
+// Rows beyond the caches, from `begin` to `end`, where L2 keeps four rows. In steps: while a row is
+// summed and later elements are prefetched into L2, the row before it is written, so that memory
+// reads and writes at the same time. (Slower on a Zen 5 with lines prefetched into L1, as
+// CachedRows does.)
 template <bool kCentred, class Io, class Policy>
 std::int64_t InterleavedRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                              double eps, Policy policy) {
@@ -235,11 +235,34 @@ std::int64_t InterleavedRows(const Io& io, std::int64_t begin, std::int64_t end,
     if (HWY_UNLIKELY(summed.wide)) break;
     row = summed;
   }
-  // Of a row that broke off, the one before it has been written.
+  // If a row broke off, the one before it has been written.
   if (at == end) write(end - 1, n, row).UpTo(n);
   carry.Close();
   hwy::FlushStream();
   return at;
+}
+
+// Rows that are not short, from `begin` to `end`, past the caches.
+template <bool kCentred, class Io>
+std::int64_t StreamedRows(const Io& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
+                          double eps, Prefetch prefetch) {
+  const auto n = static_cast<std::size_t>(cols);
+  const bool pages = prefetch == Prefetch::pages;
+  const void* last = io.last_before(end, n);
+  const PrefetchIntoL2 into_l2 = {io.prefetch_distance(n), last};
+  if (pages && keeps_four_rows(cols)) {
+    return InterleavedRows<kCentred>(io, begin, end, n, eps, PrefetchPages{last});
+  }
+  if (n > kBlock) return LongRows<kCentred, true>(io, begin, end, n, eps, pages);
+  if (prefetch == Prefetch::into_l1) {
+    // LayerNorm's sums take longer, and a row ahead is in time.
+    const PrefetchIntoL1 later = {kCentred ? io.x_bytes() : into_l2.distance, last};
+    return CachedRows<kCentred, true, false>(io, begin, end, n, eps, later);
+  }
+  if (keeps_three_rows_in_l1(machine(), cols)) {
+    return InterleavedRows<kCentred>(io, begin, end, n, eps, into_l2);
+  }
+  return CachedRows<kCentred, true, false>(io, begin, end, n, eps, into_l2);
 }
 
 // Rows from `begin` to `end`, up to the first that only double can compute: the loops end there,
@@ -249,31 +272,18 @@ template <bool kCentred, class Io>
 std::int64_t OrdinaryRows(const Io& io, std::int64_t begin, std::int64_t end, std::int64_t cols,
                           double eps, const RowAccess& access) {
   const auto n = static_cast<std::size_t>(cols);
-  if (is_short(io, n, access.beyond_caches)) {
-    return ShortRows<kCentred>(io, begin, end, n, eps, access.stream, access.prefetch);
-  }
-  if (!access.stream) {
-    if constexpr (HWY_TARGET <= HWY_AVX3 && kCentred && Io::is_plain) {
-      if (access.halves) return InCacheRows<kCentred, true>(io, begin, end, n, eps);
+  if constexpr (kHasShortRows) {
+    if (is_short(io, n, access.beyond_caches)) {
+      return ShortRows<kCentred>(io, begin, end, n, eps, access.stream, access.prefetch);
     }
-    return InCacheRows<kCentred, false>(io, begin, end, n, eps);
   }
-  const bool pages = access.prefetch == Prefetch::pages;
-  const void* last = io.last_before(end, n);
-  const PrefetchIntoL2 into_l2 = {io.prefetch_distance(n), last};
-  if (pages && keeps_four_rows(cols)) {
-    return InterleavedRows<kCentred>(io, begin, end, n, eps, PrefetchPages{last});
+  if constexpr (kStreams) {
+    if (access.stream) return StreamedRows<kCentred>(io, begin, end, cols, eps, access.prefetch);
   }
-  if (n > kBlock) return LongRows<kCentred, true>(io, begin, end, n, eps, pages);
-  if (access.prefetch == Prefetch::into_l1) {
-    // LayerNorm's sums take longer, and a row ahead is in time.
-    const PrefetchIntoL1 later = {kCentred ? io.x_bytes() : into_l2.distance, last};
-    return CachedRows<kCentred, true, false>(io, begin, end, n, eps, later);
+  if constexpr (HWY_TARGET <= HWY_AVX3 && kCentred && Io::is_plain) {
+    if (access.halves) return InCacheRows<kCentred, true>(io, begin, end, n, eps);
   }
-  if (keeps_three_rows_in_l1(machine(), cols)) {
-    return InterleavedRows<kCentred>(io, begin, end, n, eps, into_l2);
-  }
-  return CachedRows<kCentred, true, false>(io, begin, end, n, eps, into_l2);
+  return InCacheRows<kCentred, false>(io, begin, end, n, eps);
 }
 
 template <bool kCentred, class Io>
@@ -307,8 +317,8 @@ void FinishNorm(const AnyRows& any, std::int64_t row, const Slice& slice, double
   const auto result = ResultOf<kCentred>(x, gamma, beta, Mapping(mean, scale));
   if (!float_writes(mean, scale)) {
     WriteInDouble(x, gamma, beta, y, slice.count(), mean, scale);
-  } else if (stream) {
-    WriteElements<true>(Tag(), y, slice.count(), result);
+  } else if (kStreams && stream) {
+    WriteElements<kStreams>(Tag(), y, slice.count(), result);
     hwy::FlushStream();
   } else {
     WriteElements<false>(Tag(), y, slice.count(), result);

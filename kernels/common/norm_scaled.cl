@@ -1,6 +1,6 @@
-// Put before the kernels of LayerNorm and RMSNorm (norm.cl, norm_once.cl), which differ in CENTRED: 1
-// takes the mean away and adds beta. What a row's results are made of, and how that is found again for
-// rows whose squares leave float32, which every item does alone, scaled by a power of two.
+// Put before the kernels of LayerNorm and RMSNorm (norm.cl, norm_once.cl). CENTRED=1, LayerNorm,
+// subtracts the mean and adds beta. Here are a row's mean and scale, and how they are computed again
+// where the squares leave float32: scaled by a power of two, by every item alone.
 
 #if CENTRED
 #define BETA_PARAM(TYPE) __global const TYPE* restrict beta,
@@ -22,8 +22,8 @@ float2 mean_of(float2 total, float n) {
   return (float2)(high, (fma(-high, n, total.x) + total.y) / n);
 }
 
-// Squares of what is 2^-63 small are no normal numbers; in a mean of 2^-96 they are lost among the
-// roundings. `spread` is the mean square with eps.
+// The square of a number below 2^-63 is subnormal. Beside a mean square of 2^-96 that loss is below
+// the roundings. `spread` is the mean square with eps.
 bool is_in_range(float spread) { return spread >= 0x1p-96f && spread < INFINITY; }
 
 // The largest magnitude, or the root of eps, becomes 4 to 8; that of subnormal numbers at least 2^-29.

@@ -86,7 +86,7 @@ struct Batch {
   bool wide = false;  // one of them at least is for double (WideRow)
 };
 
-// Of those, rows that are worked on together, and share what reductions across lanes cost.
+// How many of those rows are computed together, and share the reductions across lanes.
 inline constexpr std::int64_t kTogether = 4;
 using Together = std::make_index_sequence<kTogether>;
 
@@ -274,11 +274,13 @@ std::int64_t StreamedBatches(const FloatRows& io, std::int64_t begin, std::int64
   return done;
 }
 
+// The emulation needs no loops for short rows: without vectors nothing waits, and its conversion
+// of an infinity is none.
+inline constexpr bool kHasShortRows = HWY_TARGET != HWY_SCALAR;
+
 // Whether rows of n elements are short: what follows takes them.
 template <class Io>
 bool is_short(const Io& io, std::size_t n, bool beyond_caches) {
-  // (Without vectors nothing waits, and there Highway's conversion of an infinity is not one.)
-  if (hn::MaxLanes(Tag()) == 1) return false;
   const bool dense = !Io::is_plain || io.y_stride == static_cast<std::int64_t>(n);
   if (!beyond_caches) return n <= kBatched;
   return n <= hn::Lanes(Tag()) || (n <= kBatchedStreamed && dense);

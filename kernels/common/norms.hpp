@@ -10,8 +10,8 @@
 
 namespace rooflane::common {
 
-// The least mean square of float32, without eps, that has lost nothing that 1/sqrt(mean + eps)
-// shows: underflow costs each square at most 2^-150, 2^-30 of what is least.
+// The least mean square in float32, without eps, from which 1/sqrt(mean + eps) is still accurate:
+// underflow costs each square at most 2^-150, which is 2^-30 of this value.
 inline double least_mean_square(double eps) { return 0x1p-120 - eps; }
 
 // True when a sum of n squares in float32 neither overflowed nor underflowed. Not true of NaN.

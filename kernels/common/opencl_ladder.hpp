@@ -1,6 +1,6 @@
 // What the rungs of the opencl ladders share: a plan that launches one kernel on one grid, and the
-// size of a group. No kernels here: a room's stand in its KERNEL_ladder.cl, plainest first. See
-// Rung in core/variant.hpp.
+// size of a group. The kernels are in each room's KERNEL_ladder.cl, plainest first. See Rung in
+// core/variant.hpp.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,8 +27,9 @@ class OpenclRung : public opencl::DevicePlan {
 
   std::int64_t step() const { return tuning().get(step_key, 0); }
 
-  // Items of a square group: 16×16; less where the device has no groups of 256, and on a CPU, whose
-  // groups are loops over items: a large tile of a small problem is work for nothing there.
+  // Items of a square group: 16×16, less where the device has no groups of 256, and on a CPU. There
+  // a group is a loop over its items, and the part of a large tile outside a small problem costs
+  // time.
   std::int64_t side() {
     const opencl::DeviceInfo& info = context().info();
     if (info.kind == opencl::DeviceKind::cpu) return 4;

@@ -17,8 +17,8 @@ class NormPlan final : public OpenclRowPlan {
   NormPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
       : OpenclRowPlan(problem, tuning, env) {
     const cl_long rows = problem.size("rows"), cols = problem.size("cols");
-    // As its root an eps too small for float32 counts beside numbers whose squares are too small,
-    // and keeps a constant row from dividing 0 by 0.
+    // The root of an eps that is too small for float32 still counts beside numbers with squares too
+    // small for it, and keeps a constant row from dividing 0 by 0.
     const double eps = problem.value("eps");
     const auto eps_root = static_cast<cl_float>(
         eps > 0 ? std::max(std::sqrt(eps), double{std::numeric_limits<float>::min()}) : eps);

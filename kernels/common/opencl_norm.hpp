@@ -12,7 +12,7 @@
 namespace rooflane::common {
 
 std::optional<std::string> norm_unsupported(const Problem& problem, const Environment& env);
-// Of a complete tuning.
+// `tuning` must be complete.
 std::unique_ptr<Plan> norm_plan(const Problem& problem, const Tuning& tuning,
                                 const Environment& env);
 

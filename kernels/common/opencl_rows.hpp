@@ -50,8 +50,8 @@ constexpr std::int64_t power_of_two_from(std::int64_t x) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(x)));
 }
 
-// 16-byte vectors of the tensor in which a row may lie: rows start anywhere in a vector when cols
-// is no multiple of 4.
+// The most 16-byte vectors of the tensor that a row touches: if cols is not a multiple of 4, a row
+// starts anywhere in a vector.
 constexpr std::int64_t vectors_of_row(std::int64_t cols) {
   return cols % 4 == 0 ? cols / 4 : (cols + (cols % 2 == 0 ? 5 : 6)) / 4;
 }

@@ -36,12 +36,10 @@ struct PrefetchIntoL2 {
   }
 };
 
-// The next 16 KiB, a line of each of its four pages in turn, up to the last element. An Intel
-// server's L2 runs ahead of what is read in each page on its own, and no further than the page: a
-// core that reads in one place at a time waits for it (Sapphire Rapids, a bare loop that copies:
-// 14.7 GB/s, in four pages 18.3; four places in two pages 15, eight pages no faster). Lines are
-// asked for 4 to 28 KiB before their use, into L2 (into a 48 KiB L1, as fast; into the 32 KiB of a
-// Zen 4, 0.6 to 0.9 times).
+// The next 16 KiB, alternating among its four pages line by line, up to the last element. The
+// hardware prefetcher of an Intel server's L2 follows each page on its own and stops at its end: a
+// core that reads one page at a time waits for it. Four pages are enough on a Sapphire Rapids. A
+// line is prefetched 4 to 28 KiB before its use, into L2, because 28 KiB crowd out an L1 of 32.
 struct PrefetchPages {
   static constexpr std::uintptr_t bytes = 4 * 4096;
   const void* last;

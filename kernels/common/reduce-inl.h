@@ -73,8 +73,8 @@ HWY_INLINE auto ReduceBlocks(D /*d*/, V v, Op op) {
   }
 }
 
-// Lane i: op over the lanes of v_i, for four vectors of float at once: with 16 floats 12
-// instructions, a third of what four reductions on their own take.
+// Lane i: op over the lanes of v_i, for four vectors of float at once: 12 instructions with 16
+// floats, a third as many as four separate reductions.
 template <class D, class Op, class V = vectors::HWY_NAMESPACE::Vec<D>>
 HWY_INLINE auto FourReduced(D d, V v0, V v1, V v2, V v3, Op op) {
   namespace hn = vectors::HWY_NAMESPACE;
@@ -218,9 +218,9 @@ HWY_INLINE void StoreRow(V v, D d, float* p, Part part) {
 }
 #undef ROOFLANE_HALVES
 
-// A sum whose error does not grow with its length: |error| <= (2u + O(n·u²))·Σ|v|, because each
-// lane takes what the last addition rounded off into the next one (Kahan 1965). Four dependent
-// operations an addition, so add sums of a few vectors.
+// A sum with an error that does not grow with its length: |error| <= (2u + O(n·u²))·Σ|v|. Each lane
+// carries the rounding error of an addition into the next one (Kahan 1965). An addition is four
+// dependent operations, so add sums of a few vectors.
 template <class D>
 class LongSum {
  public:

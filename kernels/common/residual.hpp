@@ -18,7 +18,7 @@ inline std::optional<std::string> residual_refusal(const Problem& problem) {
   return "residual=1: this code has no sum in front of the norm";
 }
 
-// Of a ladder's rung: throws Error(unavailable) with that reason.
+// For a ladder's rung: throws Error(unavailable) with that reason.
 inline void require_no_residual(const Problem& problem, const Tuning& step) {
   if (const auto reason = residual_refusal(problem)) {
     throw unavailable_error(fmt::format("{}: {}", step.text(), *reason));

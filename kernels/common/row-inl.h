@@ -47,6 +47,10 @@ HWY_INLINE hn::Vec<D> LoadElements(D d, const SummedRow<T>& row, Fill fill) {
   return hn::MulAdd(factor, x, LoadElements(d, row.added + row.at, fill));
 }
 
+// Whether y can be written past the caches. The emulation has no such store, and it computes longer
+// than memory takes: it is compiled without the loops that stream, or that prefetch by pages.
+inline constexpr bool kStreams = HWY_TARGET != HWY_SCALAR;
+
 // The greatest e <= end at which y + e is aligned to what is streamed at a time (0 when there is
 // none), or `end` itself when it is the row's: pieces of a row that end there leave the next one
 // aligned.
@@ -184,7 +188,7 @@ class StreamedByL1 {
       hn::Stream(hn::Load(d, room_ + sent_), d, to_ + sent_);
     }
   }
-  // Less than a vector, or the first, of which the rows have a part.
+  // Less than a vector, or the first vector, which belongs to the rows only in part.
   HWY_INLINE void Write(std::size_t begin, std::size_t end) {
     const D d;
     begin += skip_;

@@ -12,6 +12,7 @@
 
 #include "backends/highway.hpp"
 #include "core/parallel.hpp"
+#include "hwy/detect_targets.h"
 #include "kernels/common/rows.hpp"
 #include "kernels/common/rows_schedule.hpp"
 
@@ -36,17 +37,17 @@ struct RowSettings {
 
 // An operation over rows:
 //
-//   Part                            what is known of a part of a row; Part{} of none
+//   Part                            the reductions over a part of a row; Part{} of an empty one
 //   Op(settings)                    RowSettings
-//   bind(operands), io()            the latter as AnyRows
-//   start()                         what comes before the rows of each run
-//   group()                         rows that are better worked on together
+//   bind(operands), io()            io() returns the operands as AnyRows
+//   start()                         runs once before the rows of each run
+//   group()                         how many rows are best computed together
 //   rows(range, thread, access)     computes whole rows
-//   part(row, slice, access)        what a part of a row is found to be
-//   merge(a, b)                     two parts together
-//   finish(row, slice, part, whole, access)  writes a part of a row of which all is known
+//   part(row, slice, access)        reduces a part of a row
+//   merge(a, b)                     merges the reductions of two parts
+//   finish(row, slice, part, whole, access)  writes a part of a row from its reductions
 //   workspace_bytes()
-//   work                            what a row costs, as rows_schedule.hpp has it
+//   work                            what a row costs: RowWork of rows_schedule.hpp
 template <class Op>
 class RowPlan final : public Plan {
  public:
@@ -87,8 +88,9 @@ class RowPlan final : public Plan {
     op_.bind(operands);
     const AnyRows& io = op_.io();
     access_.beyond_caches = tuning_.get("stream", 0) != 0;
-    // In place the line is in cache already, and an ordinary store costs no further read.
-    access_.stream = access_.beyond_caches && io.x != io.y;
+    // In place the line is in cache already, and an ordinary store costs no further read. The
+    // emulation has ordinary stores alone (kStreams of row-inl.h).
+    access_.stream = access_.beyond_caches && io.x != io.y && target_ != HWY_SCALAR;
     access_.prefetch = prefetch_of(tuning_, rows_, cols_, io.x_stride);
     access_.halves = halves_vectors(isa_name(target_));
   }

@@ -1,17 +1,16 @@
 // Put after code_paths.cl before the row kernels that read memory once (softmax_once.cl,
-// norm_once.cl): where a row lies, how it comes into registers or local memory, sums over its
-// items. The maths is in the rooms.
+// norm_once.cl): a row's place, its copy in registers or local memory, sums over its items. The
+// maths is in the rooms.
 //
 // FORM=1, registers. LX items share a row, LY·RY rows a group: item `lid` works on RY rows, LY apart.
-// A row is taken as the 16-byte vectors of the whole tensor that it lies in, so that every access is
-// aligned also where cols is no multiple of 4: the first and the last vector may hold neighbours'
+// A row is read as the 16-byte vectors of the whole tensor that it touches, so that every access is
+// aligned even if cols is not a multiple of 4: the first and the last vector may contain neighbours'
 // elements, which are masked. Neighbouring items take neighbouring vectors, CHUNK of them LX apart.
 //   SPLITS > 1: so many groups share the RY·LY rows (LY is 1), each with LX·CHUNK vectors of them.
 //   On code path 1 they wait for each other, on code path 0 two kernels follow each other (PHASE 1 and 2).
-// Dead ends on an H200: groups that stay and copy their next row to local memory (cp.async) while
-// they finish one, 0.84 to 0.94 times; half of a long row in local memory, so that two groups hold one
-// each, 0.91 times of two groups that share it; hints that x is read once, 0.94 to 1.0 times, so that
-// LOAD and STORE are 0 unless asked for.
+// Slower on an H200: groups that stay and copy their next row to local memory (cp.async) while they
+// finish one; half of a long row in local memory, so that each of two groups has one row; hints that
+// x is read once, so that LOAD and STORE are 0 by default.
 // FORM=2, rows by way of local memory. LY rows side by side are copied as the 16-byte vectors they lie
 // in; from local memory LX items share a row element by element, CHUNK of them LX apart. Conflicts
 // of banks: none where LX is 32 or more or cols / LX is odd, few elsewhere.
@@ -106,7 +105,7 @@ REDUCE_ROWS(add_rows, float, add_two, lane_xor)
 // Pairs as add_exactly makes them. Items may differ in the last bit of the smaller part.
 REDUCE_ROWS(add_rows_exactly, float2, add_pairs, lane_xor_pair)
 
-// Of CHUNK values, by blocks of four, so that a value takes part in few roundings.
+// The sum of CHUNK values, by blocks of four, so that a value takes part in few roundings.
 #define ADD_CHUNK(TYPE, sum, part)                                     \
   _Pragma("unroll") for (int j = 0; j < CHUNK; j += 4) {               \
     TYPE block_sum = part[j];                                          \
@@ -134,8 +133,8 @@ INLINE uint group_number(__global uint* next_number, __local uint* drawn) {
 #endif
 }
 
-// Where a row lies, seen from an item whose vectors in it are place, place + LX, …: vector j exists
-// when j·LX < left, is the row's last one when j·LX == left - 1.
+// A row as one item sees it. The item's vectors are place, place + LX, …: vector j exists if
+// j·LX < left, and is the row's last one if j·LX == left - 1.
 typedef struct {
   long first;  // the item's first vector, counted from the tensor's start
   int left;    // vectors of the row from there on; none when not positive
@@ -167,9 +166,8 @@ bool has_last(Span s) {
          !(s.begin && s.left == 1);
 }
 
-// Whether one of the item's vectors is cut. Few items have one, and what is done to it stands in a
-// branch of its own: between the loads it would make each of them wait for the one before (H200: rows
-// of 50257 columns 1.5 times as long).
+// Whether one of the item's vectors is cut. Few items have one, and it has a branch of its own:
+// between the loads, its code would make each load wait for the one before.
 bool has_cut(Span s) { return !ALIGNED && (s.begin || has_last(s)); }
 
 // Lanes outside the row become `fill`; v is the item's vector j, and exists.
@@ -229,7 +227,7 @@ void store_lanes(float4 v, __global float* to, int low, int high) {
   if (high > 3) to[3] = v.w;
 }
 
-// Stores the item's vector j of the row unless it is cut. `to`: where the item's first one stands.
+// Stores the item's vector j of the row unless it is cut. `to`: the address of the item's first one.
 INLINE void store_whole(float4 value, int j, Span s, __global float4* to) {
   store_where(j == 0 && s.begin ? s.end : j * LX, s.end, value, to + j * LX);
 }
@@ -258,7 +256,7 @@ INLINE float4 last_of(const float4* part, Span s) {
 // Local memory for the group's rows: up to 3 elements of a neighbour precede them.
 #define BLOCK (ITEMS * CHUNK + 4)
 
-// Copies `count` elements from element `start` of x on; where the first one stands in `block`.
+// Copies `count` elements from element `start` of x on. Returns the first one's index in `block`.
 INLINE int stage_in(__global const float* x, long start, int count, __local float* block) {
   const int shift = ALIGNED ? 0 : (int)(start & 3);
   const int end = shift + count;

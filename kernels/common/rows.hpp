@@ -20,7 +20,7 @@ namespace rooflane::common {
 // in L2, which every CPU of interest has with 256 KiB or more; x alone stays in a 48 KiB L1.
 inline constexpr std::int64_t row_block = 8192;
 
-// Elements after which the work on one row turns to its neighbours: 2 KiB, so that the stores of a
+// Elements after which the work on one row moves to its neighbours: 2 KiB, so that the stores of a
 // step (32 lines) fit the store buffer of today's cores (56 to 112 entries) and drain meanwhile.
 inline constexpr std::size_t row_step = 512;
 
@@ -30,9 +30,8 @@ inline constexpr std::int64_t short_row = 256;
 
 // Elements from one scratch row to the next: whole cache lines, and room to place it.
 inline std::size_t scratch_stride(std::size_t cols) { return (cols + 15) / 16 * 16 + 1024; }
-// Where in that room a row is half a page away from x, modulo pages: a load waits for an older
-// store whose address ends in the same 12 bits (Sapphire Rapids, softmax of rows of 1008 and
-// 1021: 1.5 times as fast).
+// The address in that room that is half a page away from x, modulo pages: a load waits for an older
+// store if both addresses end in the same 12 bits.
 inline float* scratch_row(float* room, const void* x) {
   const auto away = reinterpret_cast<std::uintptr_t>(x) - reinterpret_cast<std::uintptr_t>(room);
   return room + (away + 2048) % 4096 / 64 * 16;
@@ -51,8 +50,8 @@ inline bool keeps_four_rows(std::int64_t cols) {
          0.5 * static_cast<double>(machine().l2_bytes);
 }
 
-// One thread's least share, for kernels whose schedules are not predicted: starting threads costs 2
-// to 6 µs, in which one core does about 32 Ki elements of a row kernel in cache.
+// One thread's least share, for kernels without a cost model: starting threads costs 2 to 6 µs, and
+// in that time one core computes about 32 Ki elements of a row kernel in cache.
 inline constexpr std::int64_t least_share = 16384;
 
 inline constexpr Tunable row_tunables[] = {
@@ -81,7 +80,7 @@ inline Prefetch prefetch_of(const Tuning& tuning, std::int64_t rows, std::int64_
   return asked == Prefetch::pages && apart ? Prefetch::into_l1 : asked;
 }
 
-// True when three rows, of x, of y or of what is known of them, stay in L1.
+// True if three rows (of x, y or scratch) stay in L1.
 inline bool keeps_three_rows_in_l1(const Machine& machine, std::int64_t cols) {
   return 3.0 * sizeof(float) * static_cast<double>(cols) <= static_cast<double>(machine.l1d_bytes);
 }
@@ -162,9 +161,8 @@ struct TypedRows {
 
 using RowOperands = TypedRows<float>;
 
-// Operands of hwy's row kernels, of whatever type, strides in elements. Where `summed`, a row is
-// factor · x and, unless it is null, `added`, [added_rows,cols], whose row r mod added_rows is
-// added to row r of x.
+// Operands of hwy's row kernels, of any type, strides in elements. If `summed`, row r is
+// factor · x[r] + added[r mod added_rows]; `added`, [added_rows,cols], may be null.
 struct AnyRows {
   const void* x = nullptr;
   std::int64_t x_stride = 0;
@@ -202,7 +200,7 @@ struct SummedRow {
   std::size_t at = 0;
 
   SummedRow operator+(std::size_t i) const { return {x, added, factor, at + i}; }
-  // Of x, for prefetches.
+  // The address of x, for prefetches.
   operator const void*() const { return x + at; }  // NOLINT(google-explicit-constructor)
   float operator[](std::size_t i) const {
     const float scaled = factor * static_cast<float>(x[at + i]);

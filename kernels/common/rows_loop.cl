@@ -21,8 +21,8 @@
     }                                                               \
   }
 
-// Items past the last row repeat it, since all must meet at the barriers; they store nothing. Of the
-// row a group has a part, [begin,end), of whole vectors but for the last one.
+// Items past the last row repeat it, because all must meet at the barriers; they store nothing. A
+// group has the part [begin,end) of the row: whole vectors except for the last one.
 #define BEGIN_ROW                                                                      \
   const int place = get_local_id(0) % LX;                                              \
   const long asked = (long)(get_group_id(0) / SPLITS) * LY + get_local_id(0) / LX;     \

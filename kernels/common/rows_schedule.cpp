@@ -17,13 +17,13 @@ namespace {
 // Work and L2 overlap as out-of-order execution allows; plain stores beyond L2 wait for their
 // lines; what is prefetched and streamed overlaps with work again.
 constexpr double within_l2_overlap = 2.5, plain_overlap = 1.2, streamed_overlap = 2.5;
-// Starting and ending the streaming stores of a row whose ends are no whole lines.
+// Starting and ending the streaming stores of a row that does not begin and end with a line.
 constexpr double streamed_row_ops = 10;
 // Calling a plan, and beginning a piece of rows.
 constexpr double call_ops = 60, piece_ops = 60;
 // The last of several threads is at least this part of its work later than their mean.
 constexpr double least_jitter = 0.08;
-// A barrier is the end of a region, less than half of what a whole one takes.
+// A barrier is the end of a region: less than half of a region's time.
 constexpr double barrier_share = 0.4;
 // What prefetching in another order than the likely one costs, a few per cent: it ranks them.
 constexpr double other_prefetch = 1.05;
@@ -58,9 +58,9 @@ double ops_of(double cols, const RowWork& work, int lanes) {
   return work.short_ops > 0 ? std::min(whole, work.short_ops * cols * 16 / lanes) : whole;
 }
 
-// How many times as long as an equal share of all rows, cut into pieces, the last thread takes.
-// `uneven`: of what does not divide; `late`: of what a core does, some of which are slower. What
-// they share, memory, was measured until the last one was done.
+// The last thread's time divided by that of an equal share of all rows. `uneven`: the rows do not
+// divide by the threads; `late`: some cores compute more slowly. Memory's rates need no such
+// factor, because they were measured until the last thread was done.
 struct Lateness {
   double uneven = 1, late = 1;
 };

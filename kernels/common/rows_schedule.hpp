@@ -31,7 +31,7 @@ struct RowWork {
   double vector_ops;  // for a vector of x
   double row_ops;  // for what comes once a row: sums across lanes, divisions, the next row's start
   double short_ops;    // for an element where several rows share a vector of 16; 0: they never do
-  Prefetch long_rows;  // of which three do not stay in an L1 below 48 KiB
+  Prefetch long_rows;  // for rows so long that an L1 below 48 KiB does not keep three
 };
 
 struct RowShape {

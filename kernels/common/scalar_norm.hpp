@@ -1,6 +1,6 @@
-// LayerNorm, or without a mean and beta RMSNorm, in plain loops over each row, one thread,
-// auto-vectorisation off: the honest floor. Sums are kept in double, because a float32 sum of n
-// terms may err by n roundings.
+// LayerNorm, or without a mean and beta RMSNorm, in plain loops over each row: the baseline, with
+// one thread and without auto-vectorisation. Sums are in double, because a float32 sum of n terms
+// may err by n roundings.
 #pragma once
 
 #include <cmath>

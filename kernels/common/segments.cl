@@ -26,7 +26,7 @@ __kernel void segment_count(__global const int* segment, __global const int* fro
   }
 }
 
-// Counts become the sums of all that stand before them.
+// Each count becomes the sum of all counts before it.
 __kernel __attribute__((reqd_work_group_size(SCAN, 1, 1))) void segment_scan(__global int* counts,
                                                                              long n) {
   __local int before[SCAN];
@@ -109,7 +109,7 @@ void segment_softmax(__global const float* x, __global const int* order, __globa
   if (segment >= segments) return;
   const int first = start[segment], last = start[segment + 1];
   FOR_COLUMNS(col, count) {
-    // At least -FLT_MAX, so that -inf weighs zero; a NaN is no maximum and comes back through the sum.
+    // At least -FLT_MAX, so that -inf weighs zero. A NaN is not a maximum; the sum propagates it.
     floatv largest = -FLT_MAX;
     FOR_EDGES(at) largest = fmax(load_columns(x + at, count), largest);
     floatv sum = 0, lost = 0;

@@ -12,8 +12,8 @@
 
 namespace rooflane::common {
 
-// Edges at the places of an order in which those of one segment stand together: as they come where
-// their segments ascend, else as SegmentOrder found it.
+// Edges in an order that keeps those of one segment together: the given order if the segments
+// ascend, else that of SegmentOrder.
 struct Edges {
   const std::int32_t* segment = nullptr;  // of each edge
   const std::int32_t* order = nullptr;    // the edge at each place; null: its number

@@ -29,8 +29,8 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::common {
 namespace HWY_NAMESPACE {
 
-// Of units of kUnit lanes: a's even with a's odd ones in the even units, b's in the odd ones. V is
-// of float or double.
+// In units of kUnit lanes: op(even, odd) of a's units in the even units, of b's in the odd ones. V
+// is of float or double.
 template <int kUnit, class V, class Op>
 HWY_INLINE V MergedUnits(V a, V b, Op op) {
 #if HWY_TARGET != HWY_SCALAR
@@ -291,11 +291,11 @@ HWY_INLINE bool WithSlots(const FloatRows& io, std::size_t n, Body body) {
   return false;
 }
 
-// Short rows by way of float32 in L1: body(part, rows) computes a group of 16 rows or more, whose x
-// is converted unless it is float32 as it is, and whose y is written from there in whole lines;
-// with `stream` past the caches, while the x of the next group is prefetched. Groups of 16 rows end
-// where a line ends if y begins with one. n is at most 128. The body returns how many rows it
-// wrote; where these are fewer, the rows end. Returns how far they came.
+// Short rows, computed as float32 in L1: body(part, rows) computes a group of 16 rows or more. x is
+// converted first unless it is plain float32; y is written from L1 in whole lines. With `stream` y
+// goes past the caches, while the x of the next group is prefetched. Groups of 16 rows end where a
+// line ends if y begins with one. n is at most 128. The body returns how many rows it wrote; if
+// these are fewer, the loop ends. Returns how far it came.
 template <class Io, class Body>
 HWY_INLINE std::int64_t RowsByL1(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                                  bool stream, bool pages, Body body) {

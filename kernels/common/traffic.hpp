@@ -14,15 +14,15 @@ struct Residence {
   double l2 = 1, l3 = 0, memory = 0;
 };
 
-// The part that misses a cache whose capacity is filled so many times over: none up to `from`, all
+// The part that misses a cache if the data is `fill` times its capacity: none up to `from`, all
 // from `to` on.
 inline double missing_part(double fill, double from, double to) {
   return std::clamp((fill - from) / (to - from), 0.0, 1.0);
 }
 
-// Of `bytes` that all threads together pass over. A private L2 keeps what fits. The last level
-// misses long before it is full: addresses are hashed, what L2 evicts and what other tenants hold
-// takes its part.
+// For `bytes` that all threads together read or write. A private L2 keeps what fits. The last level
+// misses long before it is full: addresses are hashed, and lines evicted from L2 and those of other
+// tenants occupy a part.
 inline Residence residence_of(double bytes, int threads, const Traits& traits) {
   const double past_l2 =
       missing_part(bytes / threads / static_cast<double>(traits.l2_bytes), 0.6, 1.2);
@@ -39,13 +39,13 @@ inline int fewer_threads(int threads) {
 // further apart, fetch arguments, and find each other's results.
 inline constexpr double busy_region = 2;
 
-// Of each of `threads`.
+// The rates of each of `threads`.
 inline const Traits::Rates& rates_of(const Traits& traits, int threads) {
   return threads > 1 ? traits.many : traits.one;
 }
 
-// Seconds that one thread takes per byte, by the level (Rates::read or Rates::write): of what comes
-// from L2, and of what comes from beyond it.
+// Seconds that one thread takes per byte, by the level (Rates::read or Rates::write): for bytes
+// from L2, and for bytes from beyond it.
 struct ByteSeconds {
   double within_l2, beyond_l2;
 };
@@ -65,8 +65,8 @@ inline double copy_seconds(double read, double written, const Traits::Rates& rat
   return copy > 0 ? (read + written) / copy : read / rates.read[in_memory] + written / rates.stream;
 }
 
-// The same of arrays of which `written` bytes, of all threads, are stored past the caches. Stores
-// and what is read from L3 overlap; from memory they share its bandwidth.
+// The same if `written` bytes, of all threads, are stored past the caches. Stores overlap with
+// reads from L3; with reads from memory they share its bandwidth.
 inline double streamed_seconds(double read, double written, int threads, const Traits& traits) {
   const Traits::Rates& rates = rates_of(traits, threads);
   const Residence part = residence_of(read, threads, traits);

@@ -67,7 +67,7 @@ using Vec = typename Sized<hwy::HWY_NAMESPACE::Vec<D>>::type;
 template <class D>
 using Mask = SizedMask;
 
-// Of a tag's vector: all of them, since the length is known.
+// All lanes of a tag's vector, because the length is known.
 template <typename T, std::size_t kMost, int kPow2>
 constexpr std::size_t MaxLanes(hwy::HWY_NAMESPACE::Simd<T, kMost, kPow2> /*d*/) {
   constexpr std::size_t whole = ROOFLANE_VECTOR_BITS / 8 / sizeof(T);

@@ -1,8 +1,8 @@
-// LayerNorm with what level-1 BLAS has: mean = cblas_sdot with ones, centring = cblas_scopy and
-// cblas_saxpy of ones, variance = cblas_sdot of the centred row with itself, scaling = cblas_sscal,
-// beta = cblas_saxpy; a row whose squares leave float32 is multiplied by a power of two first. BLAS
-// has no element-wise product: gamma is a plain loop. Rows are shared among threads here, each
-// calling a single-threaded BLAS.
+// LayerNorm from level-1 BLAS: mean = cblas_sdot with ones, centring = cblas_scopy and cblas_saxpy
+// of ones, variance = cblas_sdot of the centred row with itself, scaling = cblas_sscal, beta =
+// cblas_saxpy. If the squares of a row leave float32, the row is multiplied by a power of two
+// first. BLAS has no element-wise product: gamma is a plain loop. Rows are shared among threads
+// here, each calling a single-threaded BLAS.
 #include <algorithm>
 #include <cmath>
 #include <limits>

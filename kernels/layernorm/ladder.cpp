@@ -1,6 +1,6 @@
 // LayerNorm, the ladder: from three loops to threaded vectors, one idea a rung. For reading and for
-// `bench --ladder`; no part of the fast path, which goes on where this ends (hwy.cpp). The ideas in
-// order, with what each buys: layernorm.hpp.
+// `bench --ladder`; the fast variant, hwy.cpp, starts from the last rung. layernorm.hpp lists the
+// ideas in order, with the gain of each.
 #include <cmath>
 #include <cstdint>
 
@@ -105,8 +105,8 @@ void Vectorised(const Job& job) {
                             HWY_ATTR { WriteResult(job, row, MomentsOf(job.x(row), job.n())); });
 }
 
-// Elements whose mean and squares are found together: 16 KiB stay in L1 between the two, and
-// merging two blocks costs little beside 4096 elements.
+// Elements of a block: its mean is computed first, then its squares. 16 KiB stay in L1 between the
+// two, and merging two blocks costs little beside 4096 elements.
 constexpr std::size_t kBlock = 4096;
 
 // Mean and squares of a block at a time, merged into those of all before.

@@ -10,8 +10,9 @@
 // |mean|
 // + sigma)/sigma.
 // Values: NaN or an infinity in a row makes the whole row NaN; so does a constant row when eps is 0
-// (0/0). Wherever the result is a number in double, so it is here: a row whose squares or distances
-// leave float32 is computed in double (common/double_row-inl.h). The ladder's rungs lack that.
+// (0/0). Wherever the result is a number in double, it is one here too: if squares or distances
+// leave float32, the row is computed in double (common/double_row-inl.h). The ladder's rungs lack
+// that.
 // Cost: 7 flops an element (add for the mean; subtract, square, add for the variance; scale,
 // gamma, beta), 8 bytes an element and 8 a column for gamma and beta.
 // Tolerance: |error| <= (8 + sqrt(cols))·u·(|gamma|(|x - mean| + |mean|)/sigma + |beta|)
@@ -39,8 +40,9 @@
 // bound of an element that sits on the mean.
 //
 // The ladder of opencl (layernorm_ladder.cl), for a GPU: 0 naive, an item per row; 1 group, a group
-// per row, whose neighbours read neighbouring memory; 2 vectors, accesses of 16 bytes. opencl goes
-// on with rows that are read once into registers or local memory, and long rows split over groups.
+// per row, where neighbouring items read neighbouring memory; 2 vectors, accesses of 16 bytes. The
+// variant opencl also reads rows once, into registers or local memory, and splits long rows over
+// groups.
 #pragma once
 
 #include "kernels/common/norms.hpp"

@@ -1,5 +1,5 @@
-// LayerNorm, the ladder of `opencl`: lays out the grids of layernorm_ladder.cl. The ideas in order,
-// with what each buys: layernorm.hpp.
+// LayerNorm, the ladder of `opencl`: lays out the grids of layernorm_ladder.cl. layernorm.hpp lists
+// the ideas in order.
 #include <fmt/format.h>
 
 #include "kernels/common/opencl_ladder.hpp"

@@ -6,13 +6,12 @@
 // mean. residual=1: x is everywhere x + residual, a second input like it, which is added where the
 // row is read; 1 flop an element more, and 2u·|y| to the tolerance. y may be x.
 // Values: NaN in a row makes the whole row NaN; an infinity becomes NaN and everything beside it 0;
-// a row of zeros is NaN when eps is 0 (0/0). Wherever the result is a number in double, so it is
-// here: a row whose squares leave float32 is computed in double (common/double_row-inl.h). Cost: 4
-// flops an element (square, add; scale, gamma), 8 bytes an element and 4 a column for gamma; half
-// of the bytes for float16 and bfloat16, all tensors of one type, which are computed with as
-// float32.
-// Tolerance: |error| <= (8 + sqrt(cols))·u·|y| + 2^-126, u = 2^-24: roundings of a sum of cols
-// terms grow like sqrt(cols), of which the root leaves half; root, quotient and two products share
+// a row of zeros is NaN when eps is 0 (0/0). Wherever the result is a number in double, it is one
+// here too: if the squares leave float32, the row is computed in double (common/double_row-inl.h).
+// Cost: 4 flops an element (square, add; scale, gamma), 8 bytes an element and 4 a column for
+// gamma; half of the bytes for float16 and bfloat16 (all tensors have one type; the sums are
+// float32). Tolerance: |error| <= (8 + sqrt(cols))·u·|y| + 2^-126, u = 2^-24: roundings of a sum of
+// cols terms grow like sqrt(cols), and the root halves them; root, quotient and two products share
 // the 8; results below the smallest normal float may be flushed, as OpenCL devices do. Plain
 // float32 sums may lose as much again.
 //

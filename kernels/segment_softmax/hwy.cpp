@@ -161,7 +161,7 @@ HWY_INLINE void FinishShare(D d, const Job& job, std::int64_t share) {
   });
 }
 
-// Maxima, sums and roundings stand behind each other: rows of the table for a segment.
+// A segment's rows of the table: maxima, sums, roundings, one after the other.
 struct TableRow {
   float* max;
   float* sum;

@@ -16,7 +16,7 @@ struct Shared {
 };
 
 struct Job : common::SegmentJob {
-  // Two for each piece: at its beginning and at its end. Of each a row of maxima and one of sums.
+  // Two for each piece, at its beginning and at its end. Each is a row of maxima and a row of sums.
   Shared* shared = nullptr;
   std::int64_t shares = 0;
   float* max = nullptr;

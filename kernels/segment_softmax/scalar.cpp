@@ -1,5 +1,5 @@
-// Softmax by segment in plain loops, one thread, auto-vectorisation off: the honest floor. Every
-// edge visits its segment's row in tables of maxima and of sums, these in double.
+// Softmax by segment in plain loops: the baseline, with one thread and without auto-vectorisation.
+// Every edge visits its segment's row in a table of maxima and in one of sums, which are in double.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,7 +24,7 @@ class ScalarPlan final : public Plan {
   void run() override {
     std::fill(max_.begin(), max_.end(), std::numeric_limits<float>::lowest());
     std::fill(sum_.begin(), sum_.end(), 0.0);
-    // A NaN is no maximum; it comes back through the sum.
+    // A NaN is not a maximum; the sum propagates it.
     for_each([](float x, float&, float& max, double&) { max = x > max ? x : max; });
     for_each([](float x, float& y, float& max, double& sum) {
       y = std::exp(x - max);

@@ -9,7 +9,7 @@
 namespace rooflane::segment_sum {
 
 struct Job : common::SegmentJob {
-  // For each piece a row of what its first segment goes on with, and that segment; -1: nothing.
+  // For each piece: the partial row that its first segment continues, and that segment (-1: none).
   float* carry = nullptr;
   std::int64_t carry_stride = 0;
   std::int64_t* carry_segment = nullptr;

@@ -1,5 +1,5 @@
-// Sum by segment in plain loops, one thread, auto-vectorisation off: the honest floor. Each edge's
-// row is added to that of its segment.
+// Sum by segment in plain loops: the baseline, with one thread and without auto-vectorisation. Each
+// edge's row is added to that of its segment.
 #include <algorithm>
 
 #include "generated_catalogue.hpp"

@@ -1,6 +1,6 @@
 // Softmax, the ladder: from three loops over libm's expf to threaded vectors, one idea a rung. For
-// reading and for `bench --ladder`; no part of the fast path, which goes on where this ends
-// (hwy.cpp). The ideas in order, with what each buys: softmax.hpp.
+// reading and for `bench --ladder`; the fast variant, hwy.cpp, starts from the last rung.
+// softmax.hpp lists the ideas in order, with the gain of each.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -91,7 +91,8 @@ void Vectorised(const Job& job) {
   });
 }
 
-// Elements whose maximum and sum are found together: 4 KiB stay in L1 between the two.
+// Elements of a block: its maximum is computed first, then its sum. 4 KiB stay in L1 between the
+// two.
 constexpr std::size_t kBlock = 1024;
 
 // One row online: a block at a time, maximum and sum of all so far are kept, the sum being rescaled

@@ -1,6 +1,6 @@
-// Softmax, variant `opencl`. The kernels stand in softmax_once.cl, where a row is read once
-// into registers, and softmax.cl, where its length does not matter; how items are laid over rows in
-// kernels/common/opencl_rows.hpp.
+// Softmax, variant `opencl`. The kernels are in softmax_once.cl, where a row is read once into
+// registers, and softmax.cl, for rows of any length. kernels/common/opencl_rows.hpp maps items to
+// rows.
 #include <memory>
 
 #include "generated_catalogue.hpp"

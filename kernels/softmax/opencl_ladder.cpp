@@ -1,5 +1,5 @@
-// Softmax, the ladder of `opencl`: lays out the grids of softmax_ladder.cl. The ideas in order,
-// with what each buys: softmax.hpp.
+// Softmax, the ladder of `opencl`: lays out the grids of softmax_ladder.cl. softmax.hpp lists the
+// ideas in order.
 #include <fmt/format.h>
 
 #include "kernels/common/opencl_ladder.hpp"

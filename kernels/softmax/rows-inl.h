@@ -173,7 +173,9 @@ template <class T, class Row>
 Partial PartialOf(Row x, std::size_t n, bool pages) {
   constexpr std::size_t piece = 2048;  // three of them are half of a 48 KiB L1
   const void* last = common::last_of(x, n);
-  if (pages) return PartialOfPieces(x, n, piece, common::PrefetchPages{last});
+  if constexpr (hc::kStreams) {
+    if (pages) return PartialOfPieces(x, n, piece, common::PrefetchPages{last});
+  }
   return PartialOfPieces(x, n, piece, common::PrefetchIntoL1{piece * sizeof(T), last});
 }
 
@@ -200,7 +202,7 @@ void Scale(const float* terms, T* y, std::size_t n, float scale) {
   });
 }
 
-// A row whose terms are known; none while y is null.
+// A row with its terms computed, to be scaled; no row while y is null.
 template <class T>
 struct Unscaled {
   const float* terms = nullptr;
@@ -290,14 +292,13 @@ HWY_INLINE auto Scaled(const Unscaled<T>& row, std::size_t n, hc::StoreCarry<Tag
                                });
 }
 
-// Rows beyond the caches of which four stay in L2, from `begin` to `end`, or up to one that is
-// Lost; returns how far. While the exps of a row are computed the row before it is scaled and
-// written and one to come is prefetched: otherwise memory rests while exp is computed, and the
-// other way round. `scratch` holds the terms of two rows, so that y is written once only. Where
-// lines come into L1, in steps. Where they come into L2, the maximum of the next row is taken
-// meanwhile, and a step is as short as a sum's group of vectors, so that each line that is asked
-// for meets one that is written and an exp (from several pages, Sapphire Rapids, rows of 1000:
-// 11.8 -> 14.4 GB/s, of 512 14.9 -> 19.6).
+// Rows beyond the caches, from `begin` to `end` or up to one that is Lost, where L2 keeps four
+// rows; returns how far it came. While the exps of a row are computed, the row before it is scaled
+// and written and a later one is prefetched: otherwise memory idles while exp is computed, and the
+// units idle while memory works. `scratch` contains the terms of two rows, so that y is written
+// only once. With prefetch into L1 this happens in steps. With prefetch into L2 the maximum of the
+// next row is taken meanwhile, and a step is as short as a sum's group of vectors, so that reads,
+// writes and exps alternate line by line.
 template <class Io, class Policy>
 std::int64_t StreamedRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                           float* scratch, Policy policy) {
@@ -386,9 +387,8 @@ std::int64_t ResidentRows(const Io& io, std::int64_t begin, std::int64_t end, st
   return row;
 }
 
-// The same where lines come from several pages: the maximum of the next row is taken while the exps
-// of a row are summed. (Sapphire Rapids, rows of 128256: 1.3 to 1.4 times as fast, of 260000, two
-// of which take all of L2, 1.15.)
+// The same with prefetch from several pages: the maximum of the next row is taken while the exps of
+// a row are summed.
 template <class Io>
 std::int64_t ResidentRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                           common::PrefetchPages policy) {
@@ -427,8 +427,11 @@ std::int64_t LongRows(const Io& io, std::int64_t begin, std::int64_t end, std::s
     if (HWY_UNLIKELY(Lost<Io>(partial.sum))) break;
     const auto max = static_cast<float>(partial.max);
     const auto scale = static_cast<float>(1 / partial.sum);
-    pages ? Finish<kStream>(x, y, n, max, scale, common::PrefetchPages{common::last_of(x, n)})
-          : Finish<kStream>(x, y, n, max, scale);
+    if (hc::kStreams && pages) {
+      Finish<kStream>(x, y, n, max, scale, common::PrefetchPages{common::last_of(x, n)});
+    } else {
+      Finish<kStream>(x, y, n, max, scale);
+    }
   }
   if constexpr (kStream) hwy::FlushStream();
   return row;
@@ -472,16 +475,18 @@ std::int64_t OrdinaryRows(const Io& io, std::int64_t begin, std::int64_t end, st
                           float* scratch, bool resident, const common::RowAccess& access) {
   const bool pages = access.prefetch == common::Prefetch::pages;
   if (n <= MostInRegisters()) return ShortRows(io, begin, end, n, access.stream, pages);
-  if (!resident) {
-    return access.stream ? LongRows<true>(io, begin, end, n, pages)
-                         : LongRows<false>(io, begin, end, n, pages);
+  if constexpr (hc::kStreams) {
+    if (access.stream) {
+      if (!resident) return LongRows<true>(io, begin, end, n, pages);
+      if (scratch != nullptr) return StreamedRows(io, begin, end, n, scratch, access.prefetch);
+      if (pages) {
+        return ResidentRows(io, begin, end, n, common::PrefetchPages{io.last_before(end, n)});
+      }
+      return ResidentRows(io, begin, end, n);
+    }
   }
-  if (!access.stream) return CachedRows(io, begin, end, n, scratch);
-  if (scratch != nullptr) return StreamedRows(io, begin, end, n, scratch, access.prefetch);
-  if (pages) {
-    return ResidentRows(io, begin, end, n, common::PrefetchPages{io.last_before(end, n)});
-  }
-  return ResidentRows(io, begin, end, n);
+  if (!resident) return LongRows<false>(io, begin, end, n, pages);
+  return CachedRows(io, begin, end, n, scratch);
 }
 
 // access.stream: past the caches, and by way of `scratch` where there is some. `resident`: a row
@@ -521,7 +526,7 @@ Partial PartOf(const common::AnyRows& any, std::int64_t row, const common::Slice
   return part;
 }
 
-// Writes it, of which `part` is known, with `whole` known of the row.
+// Writes a part of a row. `part`: the reductions over this part; `whole`: those over the row.
 template <class Io>
 void FinishPart(const common::AnyRows& any, std::int64_t row, const common::Slice& slice,
                 const Partial& part, const Partial& whole, bool kept, bool stream) {
@@ -537,8 +542,8 @@ void FinishPart(const common::AnyRows& any, std::int64_t row, const common::Slic
   if constexpr (Io::is_plain) {
     if (kept) return Scale(y, y, n, scale);
   }
-  if (stream) {
-    Finish<true>(x, y, n, static_cast<float>(part.max), scale);
+  if (hc::kStreams && stream) {
+    Finish<hc::kStreams>(x, y, n, static_cast<float>(part.max), scale);
     hwy::FlushStream();
   } else {
     Finish<false>(x, y, n, static_cast<float>(part.max), scale);

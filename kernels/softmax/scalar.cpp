@@ -1,6 +1,6 @@
-// Softmax in three plain loops per row, one thread, auto-vectorisation off: the honest floor.
-// The sum is kept in double, because a float32 sum of n terms may err by n roundings. Shorter
-// formats are converted element by element; their exps wait in a row of float.
+// Softmax in three plain loops per row: the baseline, with one thread and without
+// auto-vectorisation. The sum is in double, because a float32 sum of n terms may err by n
+// roundings. Shorter formats are converted element by element; a row of float32 keeps their exps.
 #include <cmath>
 #include <limits>
 #include <type_traits>

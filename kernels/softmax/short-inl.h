@@ -150,7 +150,9 @@ inline std::int64_t RowsOfNumbers(const float* y, std::int64_t rows, std::size_t
 template <class Io>
 std::int64_t ShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                        bool stream, bool pages) {
-  if constexpr (Io::is_plain) {
+  if constexpr (Io::is_plain && !hc::kStreams) {
+    return FloatShortRows(io, begin, end, n), end;
+  } else if constexpr (Io::is_plain) {
     const std::size_t lanes = hn::Lanes(Tag());
     const auto stride = static_cast<std::size_t>(io.y_stride);
     const bool aligned = reinterpret_cast<std::uintptr_t>(io.y) % (lanes * sizeof(float)) == 0 &&

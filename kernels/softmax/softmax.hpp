@@ -2,9 +2,9 @@
 //
 //   y[r,i] = exp(x[r,i] - max_j x[r,j]) / sum_j exp(x[r,j] - max_j x[r,j])     x, y: [rows,cols]
 //
-// scale=S and mask=1: x is everywhere S·x + mask, the mask [mask_rows,cols] of x's format, whose
-// row r mod mask_rows is row r's: mask_rows is rows, or what x repeats, as a mask [q,kv] of scores
-// [batch,heads,q,kv]; 1 is one row for all. S·x + mask crosses no memory.
+// scale=S and mask=1: S·x[r] + mask[r mod mask_rows] replaces x[r]. The mask, [mask_rows,cols], has
+// x's format. mask_rows divides rows: a mask [q,kv] serves scores [batch,heads,q,kv], and 1 is one
+// row for all. S·x + mask is not stored in memory.
 // Subtracting the maximum changes nothing in exact arithmetic and keeps exp from overflowing.
 // Values: NaN in a row makes the whole row NaN, so does +inf (inf - inf); -inf weighs zero; a row
 // of nothing but -inf is NaN. This is what NumPy and PyTorch give.
@@ -36,8 +36,9 @@
 // speed of one that is good to 3 ULP where x - max is not positive.
 //
 // The ladder of opencl (softmax_ladder.cl), for a GPU: 0 naive, an item per row; 1 group, a group
-// per row, whose neighbours read neighbouring memory; 2 vectors, accesses of 16 bytes. opencl goes
-// on with rows that are read once into registers or local memory, and long rows split over groups.
+// per row, where neighbouring items read neighbouring memory; 2 vectors, accesses of 16 bytes. The
+// variant opencl also reads rows once, into registers or local memory, and splits long rows over
+// groups.
 #pragma once
 
 #include <cmath>
@@ -55,7 +56,7 @@ extern const Rung opencl_ladder[3];
 
 // Why code that takes x as it is cannot serve the problem; nothing when it can.
 std::optional<std::string> option_refusal(const Problem& problem);
-// Of a ladder's rung: throws Error(unavailable) with that reason.
+// For a ladder's rung: throws Error(unavailable) with that reason.
 void require_no_options(const Problem& problem, const Tuning& step);
 
 // Maximum and sum of exp(x - max) of some elements. The maximum is at least -FLT_MAX, so that

@@ -48,7 +48,7 @@ __kernel GROUP_SIZE void softmax(
 #if FORM == 1
 __kernel GROUP_SIZE void softmax(
     __global const float* restrict x, __global float* restrict y, long rows, long cols SPLIT_PARAMS) {
-  // Sums follow each other in turn through these two.
+  // Sums alternate between these two.
   __local float teams_a[TEAM_SCRATCH];
   __local float teams_b[TEAM_SCRATCH];
   __local float lanes[LANE_SCRATCH];

@@ -157,7 +157,7 @@ def all_drafts(given: argparse.Namespace) -> list[drafts.Prompt]:
 
 
 def all_levels(given: argparse.Namespace) -> list[levels.Level]:
-    """Of the largest thread count."""
+    """The levels at the largest thread count."""
     _, vocabulary = vocabulary_of(given)
     ids = vocabulary.encode(levels.TEXT.read_text(encoding="utf-8").strip())
     threads = thread_counts(given)[-1]

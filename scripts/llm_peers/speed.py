@@ -25,7 +25,7 @@ OURS = "rooflane"
 
 @dataclass
 class Rounds:
-    """Of one test; tokens per second, one entry a round."""
+    """The rounds of one test: tokens per second, one entry a round."""
     name: str
     depth: int
     threads: int
@@ -57,7 +57,7 @@ def ceiling_of(ours: Session, kind: str, answer: Mapping[str, float]) -> float:
 
 def measure(ours: Session, peers: Mapping[str, Peer], threads: int, rounds: int,
             model: str = "") -> list[Rounds]:
-    """All tests in rounds, in an order shuffled anew for each."""
+    """All tests in rounds, in an order that is shuffled for each."""
     builds = {}
     for name, peer in peers.items():
         peer.set_threads(threads)

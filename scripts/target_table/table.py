@@ -90,7 +90,7 @@ def _machine(verdicts: Sequence[Verdict]) -> str:
 
 
 def _speed(row: Row) -> str:
-    """Time, and speed in the unit of what bounds the problem."""
+    """Time, and speed in the unit of the problem's bound."""
     if not passed(row):
         return failure(row)
     ns = row["p50_ns"]

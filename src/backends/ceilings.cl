@@ -77,9 +77,9 @@ __kernel void unfused_rate(__global const float* restrict start, __global float*
 }
 
 // The array is cut into `slices`, one for each of as many groups. With more groups than that the
-// first `slices` of them make one pass, the next ones another, and so on, as launches back to back
-// without the time between them; each pass moves the slices on by `turn` groups, so that a slice
-// does not return to the core that has it in its own cache.
+// first `slices` of them make one pass, the next ones another, and so on, like launches back to back
+// without the time between them. Each pass shifts the slices by so many groups (the argument), so
+// that a slice does not return to the core that has it in its own cache.
 // Item i of a slice touches the vectors i·spread, i·spread + stride, ... from there: `count` of
 // them, a multiple of UNROLL, in each of `passes` passes of its own; with back = 1 every second one
 // walks backwards and finds what the caches kept of the one before.

@@ -117,7 +117,7 @@ std::string progress_text(const Progress& progress) {
 }
 
 // The context of the JSON: arguments, environment of each worker, what disturbs the machine,
-// ceilings. Kept files call a fix `mend`.
+// ceilings. The key of a fix stays as in files that users have kept.
 nlohmann::ordered_json context_of(const Arguments& arguments, const BenchOptions& options,
                                   const BenchResult& result,
                                   const std::vector<Slowdown>& slowdowns) {

@@ -39,8 +39,8 @@ constexpr const char* tracking_example =
 // more may take included; after one minute it prints the first of them.
 constexpr double default_budget_seconds = 205;
 constexpr std::size_t default_first_problems = 4;
-// Of each thread in a trace of a row: a hundred of runs that pack, compute and wait in 40 phases,
-// which Perfetto still shows at a glance.
+// The events of each thread in the trace of a row: a hundred runs that pack, compute and wait in 40
+// phases. Perfetto still shows that many at a glance.
 constexpr std::int64_t traced_events = 4096;
 
 std::string read_choice(const Arguments& arguments, const std::string& option,

@@ -78,8 +78,8 @@ MeasuredTraits measure_traits(CalibrateRequest request) {
   return calibrate(request);
 }
 
-// Of all files, those with the same traits together: pieces of one machine's times. Throws for a
-// file without traits.
+// The times of all files, those with the same traits together: pieces of one machine's times.
+// Throws for a file without traits.
 std::vector<MachineTimes> replayed(const std::vector<std::string>& files,
                                    const Catalogue& catalogue) {
   std::vector<MachineTimes> machines;

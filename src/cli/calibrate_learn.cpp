@@ -16,7 +16,7 @@
 namespace rooflane {
 namespace {
 
-// Of the time: problems that the fit sees; the others get the rest.
+// The share of the time for problems that the fit sees; the others get the rest.
 constexpr double seen_share = 0.6;
 // A problem's candidates get a second, or less where that would leave fewer problems than this.
 constexpr double longest_problem_s = 1, least_problems = 300;
@@ -31,8 +31,8 @@ struct Drawn {
   Environment env;
 };
 
-// Problems of float32 and of other formats take turns, these with each math in turn; each problem
-// by one thread and by all.
+// Problems of float32 and of other formats alternate, the latter through each math; each problem is
+// computed by one thread and by all.
 class Draws {
  public:
   Draws(const Catalogue& catalogue, const LearnRequest& request) : threads_(request.threads) {
@@ -79,7 +79,7 @@ class Draws {
     Environment env;
     std::vector<Problem> seen, unseen;
   };
-  // Of the problems that the variant can compute so; whether there are any.
+  // Adds the problems that the variant can compute with this math. Returns whether there are any.
   bool add(const Variant& variant, std::string_view math, const std::vector<Problem>& problems) {
     Kind kind{&variant, {}, {}, {}};
     kind.env.math = math;
@@ -94,7 +94,7 @@ class Draws {
 
   int threads_;
   std::vector<Kind> kinds_;
-  std::vector<std::size_t> order_;  // of kinds_, in which they take turns
+  std::vector<std::size_t> order_;  // of kinds_
   std::size_t next_kind_ = 0;
   std::optional<Drawn> by_all_threads_;  // the problem that one thread had
 };

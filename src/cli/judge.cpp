@@ -1,5 +1,5 @@
-// `judge`: a stranger's source → verdict. What is done with it stands in src/judge, what is said of
-// it in judge_document.cpp.
+// `judge`: a stranger's source → verdict. src/judge builds, checks and times it; judge_document.cpp
+// writes the answer.
 #include "judge/judge.hpp"
 
 #include <fmt/format.h>

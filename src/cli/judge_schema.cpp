@@ -1,4 +1,4 @@
-// The JSON Schema of what `judge --json` writes (judge_document.cpp).
+// The JSON Schema of the documents of `judge --json` (judge_document.cpp).
 #include "cli/schema.hpp"
 #include "judge/judge.hpp"
 

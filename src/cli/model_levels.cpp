@@ -47,7 +47,7 @@ std::string served(const Chain& chain, std::size_t phase, const Swap& level) {
   return fmt::format("{} of {}", own, of.steps.size());
 }
 
-// `whose`: " of LEVEL", or nothing for the model as it is.
+// The last argument: " of LEVEL", or nothing for the model as it is.
 void print_buffers(const Chain& chain, std::size_t phase, const std::string& whose) {
   const auto lives = model::lives_of(chain.phase(phase));
   const auto live = model::live_bytes(lives, chain.phase(phase).calls.size());

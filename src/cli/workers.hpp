@@ -26,10 +26,10 @@ std::vector<PluginArgument> read_plugins(const Arguments& arguments, const Catal
 void load_plugins(const Arguments& arguments, const CommonOptions& common,
                   const CliSettings& settings, Catalogue& catalogue, Complaints& complaints);
 
-// Starts each worker once and adds its variants to the catalogue. Returns the names of those that
-// take part whatever -v says, or are missed: plugins and peers, which nobody names without wanting
-// them. A peer whose worker does not start is an absent variant with the reason. What is wrong goes
-// to `complaints`; they are raised before peers are prepared, which may take minutes.
+// Starts each worker once and adds its variants to the catalogue. Returns the names of plugins and
+// peers: they take part whatever -v says, because the user named them, and are reported if missing.
+// If a peer's worker does not start, the peer is an absent variant with the reason. Errors go to
+// `complaints`; they are raised before peers are prepared, which may take minutes.
 std::vector<std::string> add_workers(const Arguments& arguments, const CommonOptions& common,
                                      const CliSettings& settings, Catalogue& catalogue,
                                      Complaints& complaints);

@@ -60,7 +60,7 @@ Vectors vectors_of(std::string_view isa) {
   return {4, false};  // SSE; SCALAR and EMU128 as compilers vectorise them
 }
 
-// Of every x86-64 core since Haswell and Zen 2 and of Arm's since Cortex-A72, per cycle: two
+// What every x86-64 core since Haswell and Zen 2 and Arm's since Cortex-A72 do per cycle: two
 // vectors multiplied and added, two loaded and one stored. Neoverse V1 and V2 and Apple's do up to
 // twice that with NEON, as calibration finds.
 constexpr int fma_ports = 2;
@@ -128,16 +128,16 @@ double derived_region(int threads) {
 
 // --- measured, taken elsewhere -------------------------------------------------------------------
 
-// Of each of t threads, where one alone reaches `one` and each of `measured` at once `many`. Up to
-// `measured` each has what one has until together they need what all reached, measured × many.
-// Beyond, the nearest that is known, `many`, until the cores are used up and threads share them.
+// The rate of each of t threads, if one alone reaches `one`, and each of `measured` at once `many`.
+// Up to `measured`, each reaches `one` until together they reach measured × many. Beyond that, each
+// reaches `many`, the nearest known rate, until the cores are used up and threads share them.
 double rate_at(double one, double many, int measured, int cores, int t) {
   if (t <= 1) return one;
   if (t <= measured) return std::min(std::max(one, many), many * measured / t);
   return many * std::min(1.0, static_cast<double>(std::max(measured, cores)) / t);
 }
 
-// The same of what each core has for itself: the more are at work, the slower all of them, as
+// The same for resources that each core has alone: the more cores work, the slower each is, because
 // clocks fall and hardware threads share a core.
 double own_rate_at(double one, double many, int measured, int cores, int t) {
   if (t <= 1 || t > measured) return rate_at(one, many, measured, cores, t);
@@ -211,7 +211,7 @@ Traits derived_traits(const Machine& machine, std::string_view isa, int threads)
   static const double hz = clock_hz();
   traits.one = derived_rates(hz, vectors_of(isa));
   traits.many = traits.one;
-  // Logical CPUs of one core share all it has; threads beyond the CPUs take turns.
+  // Logical CPUs of one core share all it has; threads beyond the CPUs wait for one.
   const double alone = std::min(1.0, static_cast<double>(machine.all_cores) / traits.threads);
   if (traits.threads > 1) {
     traits.many.read[in_memory] *= shared_memory;
@@ -233,9 +233,9 @@ Traits derived_traits(const Machine& machine, std::string_view isa, int threads)
   return traits;
 }
 
-// Rates: rate_at. A region's time grows with the logarithm of its threads, as waking them in a tree
-// does; a task's is that of all threads unless there is one. Fewer threads hold a slow one less
-// often: the last of t is later than their mean by 1 - 1/t of what the slow ones are.
+// Rates: rate_at. A region's time grows with the logarithm of its threads, because they are woken
+// in a tree; a task's is that of all threads unless there is one. Among fewer threads a slow one is
+// rarer: the last of t is later than their mean by 1 - 1/t of the delay of the slow ones.
 Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::string_view isa,
                  int threads) {
   const Traits& all = measured.at_isa;

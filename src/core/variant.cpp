@@ -136,8 +136,8 @@ void check_view(const TensorSpec& tensor, const Shape& shape, const View& view) 
   }
 }
 
-// The plan of a tuned schedule; null where there is none for the problem, or it cannot be made: a
-// plan must not fail for what stands in a store.
+// The plan of a tuned schedule; null if the problem has none, or if the plan cannot be made: an
+// entry of a store must not make planning fail.
 std::unique_ptr<Plan> tuned_plan(const Variant& variant, const Problem& problem,
                                  const Environment& env, const Operands& constants) {
   const TunedSchedules& schedules = env.tuned != nullptr ? *env.tuned : tuned_schedules();

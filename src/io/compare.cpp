@@ -47,7 +47,7 @@ Identity identity_of(const Row& row) {
           step_of(row) ? row.tuning : "",
           row.step};
 }
-// Two builds of one variant in one file: a build is no library.
+// Two builds of one variant in one file: a build is not a library.
 Identity identity_across_builds(const Row& row) {
   Identity identity = identity_of(row);
   identity[4] = base_variant(row);
@@ -179,7 +179,7 @@ double square(double x) { return x * x; }
 // The variance that the machine's drift between the runs adds, from rows that cannot have changed:
 // what their changes spread beyond their own errors. Fewer than three rows measure no spread.
 constexpr std::size_t least_controls = 3;
-// Of normal deviates, the standard deviation over the median of their absolute values.
+// For normal deviates: the standard deviation over the median of their absolute values.
 constexpr double deviation_over_median = 1.4826;
 
 void widen_by_drift(std::vector<Judged>& rows) {
@@ -359,7 +359,7 @@ std::string machine_difference(std::span<const MeasuredRow> before,
   const Facts x = facts_of(before);
   const Facts y = facts_of(after);
   if (x.cpus != y.cpus) return fmt::format("CPU {} and {}", quoted(x.cpus), quoted(y.cpus));
-  // A run may have been told its thread counts; the greatest one of a machine stands alone.
+  // If the user gave the thread counts of a run, the greatest one of a machine is alone.
   if (!x.threads.empty() && !y.threads.empty() && !x.threads.contains(*y.threads.rbegin()) &&
       !y.threads.contains(*x.threads.rbegin())) {
     return fmt::format("up to {} and up to {} threads", *x.threads.rbegin(), *y.threads.rbegin());

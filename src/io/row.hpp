@@ -73,7 +73,7 @@ std::span<const Column> columns();
 
 // One cell as text, unquoted; numbers in shortest round-trip form; empty when not applicable.
 std::string cell_text(const Row& row, const Column& column);
-// The inverse. Throws Error naming the column when the text is no such number.
+// The inverse. Throws Error naming the column if the text is not such a number.
 void set_cell(Row& row, const Column& column, std::string_view text);
 
 }  // namespace rooflane

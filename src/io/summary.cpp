@@ -165,7 +165,8 @@ void add_verdicts(SummaryGroup& group) {
   }
 }
 
-// Of the rows at the group's threads; a row of one thread in a group of two has caches of its own.
+// The memory level of the rows at the group's threads; a row of one thread in a group of two has
+// caches of its own.
 std::string size_of(const SummaryGroup& group) {
   std::string any;
   for (const SummaryLine& line : group.lines) {

@@ -19,12 +19,11 @@ struct SummaryLine {
   // Time of scalar, of the best peer / time of this row.
   std::optional<Ratio> over_scalar = {};
   std::optional<Ratio> over_peer = {};
-  // Of a tuned schedule that was measured beside its variant's own choice (bench --tuned): time of
-  // that / time of this row.
+  // For a tuned schedule that was measured beside its variant's own choice (bench --tuned): time of
+  // the choice / time of this row.
   std::optional<Ratio> over_model = {};
   bool beside_tuned = false;  // it is that own choice: another line says what the variant does
-  // Of the rows that may win: the winner, the members of a tie, those between which nothing is
-  // decided.
+  // Among the rows that may win: the winner, the members of a tie, or the undecided ones.
   enum class Verdict { none, winner, tie, undecided } verdict = Verdict::none;
   // Below a tenth of its roof; or, of other operands than float32, slower than the fastest in fp32
   // on the same problem with float32 operands, where that was measured. scalar never is.
@@ -56,14 +55,14 @@ struct SummaryGroup {
 };
 
 // Variants with one thread (they have no row of the kernel with more threads) and rows without
-// threads (GPUs) appear in the group of every thread count. PASSED rows of this build and of other
-// people's libraries are ranked (a variant V@NAME from another build is not). WINNER: the leader,
-// if each of the others is slower beyond doubt. TIE: the leader and those shown to be equal, within
-// ± 2 %, if nothing else is open. UNDECIDED: the leader and what it is not told apart from. Of
-// several rows with one identity (launches, repeated files) the one with the median time stands for
-// all. A variant measured with a tuned schedule and with its own choice has a line of each, and
-// only the tuned one may win. Rungs of a ladder (io/ladder.hpp) take no part. Lines point into
-// `rows`.
+// threads (GPUs) appear in the group of every thread count. PASSED rows of this build and of
+// third-party libraries are ranked (a variant V@NAME from another build is not). WINNER: the
+// leader, if each of the others is slower beyond doubt. TIE: the leader and those shown to be
+// equal, within ± 2 %, if nothing else is open. UNDECIDED: the leader and those not yet shown to be
+// slower or equal. Among several rows with one identity (repetitions, repeated files) the one with
+// the median time represents all. A variant measured with a tuned schedule and with its own choice
+// has a line for each, and only the tuned one may win. Rungs of a ladder (io/ladder.hpp) are left
+// out. Lines point into `rows`.
 std::vector<SummaryGroup> summarise_rows(std::span<const MeasuredRow> rows);
 
 // The --max-time in s that would decide an undecided group, rounded up to a power of two; nothing

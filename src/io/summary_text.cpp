@@ -224,7 +224,7 @@ std::string with_line(std::span<const SummaryGroup> groups) {
   return words.empty() ? "" : fmt::format("with {}", fmt::join(words, "; "));
 }
 
-// Calls `show` for the groups of each CPU in turn, with its name.
+// Calls `show` for the groups of each CPU, with its name.
 template <class Show>
 void for_each_cpu(std::span<const SummaryGroup> groups, Show&& show) {
   for (std::size_t first = 0; first < groups.size();) {

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// A rate of `count` a run, whose time has these bounds.
+// The rate of `count` a run, from the time of a run and its bounds.
 ordered_json rate(double count, double ns, const std::optional<Interval>& interval) {
   const auto per_second = [&](double time) { return 1e9 * count / time; };
   ordered_json metric = {{"value", per_second(ns)}};
@@ -71,8 +71,8 @@ std::string benchmark_name(const Row& row) {
 }
 
 TrackedRows tracked_rows(std::span<const MeasuredRow> rows, bool builds) {
-  // A variant is one, whichever schedule it took, unless its own choice stands beside the tuned
-  // one.
+  // A variant has one name, whatever its schedule, unless its own choice is measured beside the
+  // tuned one.
   std::set<std::string> own;
   for (const MeasuredRow& measured : rows) {
     if (!is_tuned(measured.row)) own.insert(benchmark_name(measured.row));

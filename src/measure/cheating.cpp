@@ -86,7 +86,7 @@ class Experiments {
     });
   }
 
-  // Of so many runs, each after a pause.
+  // How many runs write, each after a pause.
   int count_writing_runs() {
     int written = 0;
     for (int i = 0; i < runs; ++i) {

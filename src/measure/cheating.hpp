@@ -1,6 +1,6 @@
-// Experiments with anybody's code (Backend::untrusted) whose result was wrong: what does it do
-// instead of its work? Each is repeated until it shows, so that the answer does not depend on the
-// moment. What is right is never experimented with.
+// Experiments with untrusted code (Backend::untrusted) after a wrong result: what does it do
+// instead of its work? Each experiment is repeated until it shows, so that the answer does not
+// depend on the moment. A right result needs none.
 #pragma once
 
 #include <string>

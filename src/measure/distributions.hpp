@@ -16,7 +16,7 @@ Problem shrunk(Problem problem, double most);
 std::string reason_not_drawn(Worker& worker, const Case& c);
 
 // A verification of the case: the reason of a failure begins with the distribution's name unless
-// that is uniform, and what calls other people's library is INACCURATE where it fails.
+// that is uniform, and a variant that calls a third-party library is INACCURATE if it fails.
 Verification in_distribution(Verification found, const Case& c, const PlanFacts& facts);
 
 struct InDistribution {

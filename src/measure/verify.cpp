@@ -319,7 +319,7 @@ Reference compute_reference(const Problem& problem, const Operands& inputs, cons
     }
     add({chosen_lines(rows, seed.number, sampled), all_lines(cols)});
     if (!kernel.columns_are_cheap) continue;
-    // Of many rows fewer columns: values and bounds of all that are chosen lie in memory at once.
+    // Fewer columns of many rows: values and bounds of all that are chosen are in memory at once.
     const auto most =
         static_cast<std::int64_t>(full_comparison_elements) / std::max<std::int64_t>(rows, 1);
     add({all_lines(rows),

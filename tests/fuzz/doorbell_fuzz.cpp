@@ -70,7 +70,7 @@ void answer_bell(Doorbell& bell) {
         recv(socket, &request, sizeof request, step % 20 > 10 ? 0 : MSG_DONTWAIT);
         break;
       case 4:
-      case 5: {  // an answer whose field at some place the script has written
+      case 5: {  // an answer with one field that the script has written
         answer = {};
         answer.good = step % 20 < 10 ? 1 : 0;
         answer.abi = ROOFLANE_VARIANT_ABI;
@@ -82,7 +82,7 @@ void answer_bell(Doorbell& bell) {
         send(socket, &answer, sizeof answer, MSG_NOSIGNAL);
         break;
       }
-      case 6: {  // what is no answer
+      case 6: {  // bytes that are not an answer
         const std::string_view text = script.take(std::min<std::size_t>(script.byte(), most_bytes));
         send(socket, text.data(), text.size(), MSG_NOSIGNAL);
         break;

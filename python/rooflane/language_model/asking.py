@@ -191,8 +191,9 @@ def _first(judged: list[answer.Judged], count: int) -> list[answer.Judged]:
 
 
 def rules_of(space: Space) -> list[str]:
-    """The constraints in words: why single steps are refused, from the default and from what is
-    nearest to it with other values of what selects; each reason once and the commonest first."""
+    """The constraints in words: why single steps are refused, from the default and from the nearest
+    configurations with other values of selecting tunables. Each reason once, the commonest first.
+    """
     others = [{**space.default, tunable.name: value} for tunable in space.tunables
               if tunable.selects for value in tunable.values]
     nearest = space.constraints.nearest(others) if others else []

@@ -91,9 +91,9 @@ def ask(history: History, briefing: Briefing, question: Question) -> Asked:
 
 
 def schema_of(space: Space, count: int = 1, small: bool = False) -> dict[str, Any]:
-    """Of the answer: one configuration, or up to `count` in a list. Values lie between the first
-    and the last that is worth trying; a `small` model has to take a listed one, and all tunables,
-    which a server that decodes by schemas makes it do."""
+    """The schema of the answer: one configuration, or up to `count` in a list. Values are between
+    the first and the last that is worth trying. A `small` model must take a listed one, and all
+    tunables; a server that decodes by schemas enforces that."""
     def value(tunable: Tunable) -> dict[str, Any]:
         values = tunable.values or (tunable.least, tunable.most)
         return {"enum": list(values)} if small and tunable.values else \

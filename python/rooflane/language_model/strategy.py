@@ -47,7 +47,7 @@ class LanguageModel:
                         proposal.note)
 
     def observe(self, trial: Trial) -> None:
-        """Tells the stand-in too, which knows every trial."""
+        """The stand-in observes every trial too."""
         self._asker.observe(trial)
         self._stand_in.observe(trial)
 

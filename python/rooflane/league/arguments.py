@@ -9,7 +9,7 @@ from rooflane.league import spaces
 STRATEGIES = "default,random,local,cmaes"  # those that need nothing else
 REPEATS = 100
 SEED_POINTS = 4
-ROUNDS = 7  # drawn per evaluation: the least odd number whose extremes hold the median to 95 %
+ROUNDS = 7  # drawn per evaluation: the least odd number with a 95 % interval of the median
 
 
 def arguments_of(words: list[str]) -> argparse.Namespace:

@@ -41,8 +41,8 @@ class Grid:
                    key=lambda at: abs(values[at] - value))
 
     def steps(self, configuration: Configuration, tunable: Tunable, far: int = 1) -> Iterator[int]:
-        """The values `far` steps up and down; of a selecting tunable, whose values have no order,
-        all others are one step away."""
+        """The values `far` steps up and down. The values of a selecting tunable have no order: all
+        others are one step away."""
         if tunable.name not in configuration:
             return  # what this kind of configuration does not read
         values, value = self.values[tunable.name], configuration[tunable.name]
@@ -129,7 +129,7 @@ class Search:
         raise NotImplementedError
 
     def observe(self, trial: Trial) -> None:
-        """The outcome of a proposal, or of what somebody else proposed."""
+        """The outcome of a proposal, by this strategy or by another."""
         self.seen.add(text_of(trial.configuration))
 
     def close(self) -> None:

@@ -1,0 +1,158 @@
+"""Tables of README.md, from the rows and the pages of results/. Used by page_tables.py.
+
+A page of results/ is made from the rows beside it by the script that it names.
+"""
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+PEERS = {"blas": "OpenBLAS", "blas-mkl": "MKL", "blas-openblas": "OpenBLAS", "blis": "BLIS",
+         "clblast": "CLBlast", "numba": "Numba", "numpy": "NumPy", "onednn": "oneDNN",
+         "onnxruntime": "ONNX Runtime", "torch": "PyTorch", "torch-compile": "compiled PyTorch"}
+# What a reader calls the problems, the classes and the models that a table may have.
+PROBLEMS = {
+    "gemm:m=1024,n=1024,k=1024": "`gemm` 1024 × 1024 × 1024",
+    "gemm:m=1,n=4096,k=4096,trans_b=1": "`gemm` 1 × 4096 × 4096, b transposed",
+    "softmax:rows=512,cols=2048": "`softmax` of 512 rows of 2048",
+    "layernorm:rows=512,cols=768": "`layernorm` of 512 rows of 768",
+    "attention:batch=1,heads=12,q_len=512,kv_len=512,head_dim=64,causal=0":
+        "`attention` of 512 tokens, 12 heads of 64",
+    "attention:batch=1,heads=12,q_len=512,kv_len=512,head_dim=64,causal=1": "the same, causal",
+    "attention:batch=1,heads=32,kv_heads=8,q_len=1,kv_len=4096,head_dim=128,causal=0":
+        "`attention`, 1 query, 4096 keys, 32 heads of 128"}
+CLASSES = {
+    "gemm-bf16": "bfloat16 GEMM", "gemm-int8": "GEMM of 8-bit integers",
+    "gemm-dynamic4": "4-bit weights times activations rounded to 8 bits",
+    "gemm-dynamic8": "8-bit weights times activations rounded to 8 bits",
+    "gemm-weights4": "4-bit weights, float32 arithmetic",
+    "gemm-weights8": "8-bit weights, float32 arithmetic",
+    "gemm-fused": "linear layer with bias and gelu, float32",
+    "softmax-bf16": "softmax of bfloat16 beyond the caches",
+    "layernorm-bf16": "LayerNorm of bfloat16 beyond the caches"}
+MODELS = {
+    ("gpt2-small", "run"): "GPT-2 small, 128 tokens",
+    ("vit-b16", "run"): "ViT-B/16, one image",
+    ("gnn large", "run"): "graph network, 10⁶ edges",
+    ("llama", "prefill"): "SmolLM2-135M, prompt of 512 tokens",
+    ("llama", "decode"): "SmolLM2-135M, next token"}
+TESTS = {"pp512 at 0": "reads a prompt of 512 tokens", "tg128 at 0": "writes 128 tokens"}
+
+
+class Missing(Exception):
+    """The rows or the page lack what a table needs; the text says what."""
+
+
+def table(headings: list[str], lines: list[list[str]], text: int = 1) -> str:
+    """Markdown; the first `text` columns are text, the others figures."""
+    rule = ["---" if at < text else "---:" for at in range(len(headings))]
+    return "".join("| " + " | ".join(line) + " |\n" for line in [headings, rule, *lines])
+
+
+def page_of(*folder: str) -> str:
+    return RESULTS.joinpath(*folder, "README.md").read_text(encoding="utf-8")
+
+
+def lines_of(page: str, first: str) -> list[dict[str, str]]:
+    """The lines of the page's table whose first heading is that."""
+    found = re.search(rf"(?m)^\| {re.escape(first)} \|.*(?:\n\|.*)+", page)
+    if found is None:
+        raise Missing(f"no table of '{first}'")
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])]
+             for line in found[0].splitlines()]
+    return [dict(zip(cells[0], line, strict=True)) for line in cells[2:]]
+
+
+def row_of(rows: list[dict[str, str]], **wanted: str) -> dict[str, str]:
+    for row in rows:
+        if all(row[key] == value for key, value in wanted.items()):
+            return row
+    raise Missing(f"no row with {wanted}")
+
+
+def speed(row: dict[str, str]) -> str:
+    value = float(row["gflops"])
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
+
+
+def answers(machine: str) -> str:
+    """GFLOP/s of the variants on typical problems, and when they were measured."""
+    page = page_of(machine)
+    path, = (each for each in (RESULTS / machine).glob("*.csv") if each.name in page)
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["status"] in ("PASSED", "INACCURATE")]
+    lines = []
+    for problem, label in PROBLEMS.items():
+        kernel, shape = problem.split(":")
+        those = [row for row in rows if (row["kernel"], row["shape"]) == (kernel, shape)]
+        peers = [row for row in those if row["variant"] in PEERS]
+        if not peers:
+            raise Missing(f"no peers for {problem}")
+        best = max(peers, key=lambda row: float(row["gflops"]))
+        ours = row_of(those, variant="hwy")
+        share = " ".join([f"{float(ours['roof_pct']):.0f}",
+                          f"[{float(ours['roof_pct_lo']):.0f}, {float(ours['roof_pct_hi']):.0f}]"])
+        lines.append([label, speed(row_of(those, variant="scalar")),
+                      f"{speed(best)} {PEERS[best['variant']]}",
+                      speed(row_of(those, variant="opencl")), speed(ours), share, ours["bound"]])
+    date = row_of(rows, variant="hwy")
+    return table(["problem", "`scalar`", "best peer", "`opencl`", "`hwy`", "`hwy`, % of the roof",
+                  "bound by"], lines) + (
+        f"\nMeasured on {date['test_time'][:10]} at commit {date['build_commit']}.\n")
+
+
+def measured(page: str) -> str:
+    """The date and the commit that the page has."""
+    found = re.search(r"(\d{4}-\d\d-\d\d).*?(?:build|commit) `?([0-9a-f]{7,})", page)
+    if found is None:
+        raise Missing("the page has no date and commit")
+    return f"\nMeasured on {found[1]} at commit {found[2]}.\n"
+
+
+def classes(machine: str) -> str:
+    """How classes of low-precision problems compare with the best peer."""
+    page = page_of(machine, "low-precision")
+    known = {line["class"].split()[0]: line for line in lines_of(page, "class")}
+    lines = []
+    for name, label in CLASSES.items():
+        if name not in known:
+            raise Missing(f"no class {name}")
+        line = known[name]
+        lines.append([label, line["ratio to the best peer [95 %]"],
+                      f"{float(line['% of roof (least)'].split()[0]):.0f}"])
+    return table(["class", "times as fast as the best peer [95 %]", "% of the roof"], lines) \
+        + measured(page)
+
+
+def models(machine: str) -> str:
+    """Times of whole models, and how well the gains of swaps were predicted."""
+    page = page_of(machine, "models")
+    known = {(line["model"], line["phase"]): line for line in lines_of(page, "model")[::-1]
+             if "shares by kernel, %" in line}
+    lines = []
+    for key, label in MODELS.items():
+        line = known[key]
+        shares = dict(each.rsplit(" ", 1) for each in line["shares by kernel, %"].split(", "))
+        lines.append([label, line["time"], line["% of the roof"],
+                      *(f"{float(shares[kernel]):.0f} %" if kernel in shares else ""
+                        for kernel in ("gemm", "attention"))])
+    swaps = re.search(r"For (\d+) of (\d+) swaps", page)
+    if swaps is None:
+        raise Missing("the page does not count swaps")
+    return table(["model, float32, 2 threads", "time", "% of the roof", "GEMM's share",
+                  "attention's"], lines) + measured(page) + (
+        f"For {swaps[1]} of {swaps[2]} swaps the measured gain was within 3 points of the "
+        "prediction.\n")
+
+
+def language(machine: str) -> str:
+    """Tokens per second of a language model, beside other programs."""
+    page = page_of(machine, "language-models")
+    lines = [[line["format"], TESTS[line["test"]], line["rooflane, tokens/s"],
+              line["× llama.cpp [95 %]"], line["× ONNX Runtime [95 %]"] or "–"]
+             for line in lines_of(page, "format")
+             if line["test"] in TESTS and (line["threads"], line["format"]) == ("2", "Q4_1")]
+    return table(["SmolLM2-135M, weights", "2 threads", "tokens/s", "times llama.cpp",
+                  "times ONNX Runtime"], lines, text=2) + measured(page)
