@@ -241,6 +241,22 @@ void SkinnyColumns(const FewRowsCall& call, const PartOfK& part, std::int64_t co
     return;
   }
   if (call.k % step > 0) multiply(std::false_type());
+  if constexpr (together == 4) {  // rows are fewer, or as many
+    std::uint32_t four[4];
+    if (call.column_sums != nullptr) {
+      FourTotals<IntegerProducts>(of_columns, four);
+      for (int r = 0; r < together; ++r) {
+        call.column_sums[col + r * apart] = static_cast<std::int32_t>(four[r]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const Sums of_row[4] = {sums[0][i], sums[1][i], sums[2][i], sums[3][i]};
+      FourTotals<Products>(of_row, four);
+      for (int r = 0; r < together; ++r) call.sums[i * call.ld + col + r * apart] = four[r];
+    }
+    return;
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < together; ++r) {
     const std::int64_t place = col + r * apart;
