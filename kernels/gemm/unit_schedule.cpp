@@ -25,6 +25,10 @@ bool takes_few(const Gemm& g, const Unit& unit) {
 // Bytes of a vector register; a unit's lanes are words.
 constexpr double vector_bytes = 64, vector_words = vector_bytes / word_bytes;
 
+// few_rows: k is taken in whole blocks of so many elements; so many columns at once.
+constexpr int64_t few_block = 32;
+constexpr double few_columns = 4;
+
 // As many as there are, each with the same schedule.
 double products(const Gemm& g) { return g.gate ? 2 : 1; }
 
@@ -86,8 +90,14 @@ class Model : Costs {
     const double columns = std::min(real(s_.nc), real(g_.n));
     const double decoding = !decodes_ ? 0 : b_type_.block == 1 ? decode_ops : decode_block_ops;
     Times t;
-    t.core = 2 * columns * real(g_.m) * real(g_.k) / unit_rates_.few +
-             ops((decoding * real(g_.k) + vector_ops * real(g_.m)) * columns / vector_words);
+    const double k = real(round_up(g_.k, few_block));
+    // What surrounds a column's products: some columns' loops, sums across lanes, a last part of k.
+    const bool across = unit_.few.together == 1;
+    const double around = tile_ops / (across ? few_columns : real(unit_.few.together)) +
+                          (across ? (sum_ops + store_ops) * real(g_.m) : 0) +
+                          (decodes_ && g_.k % few_block != 0 ? tile_ops : 0);
+    t.core = 2 * columns * real(g_.m) * k / unit_rates_.few +
+             ops(((decoding * k + vector_ops * real(g_.m)) / vector_words + around) * columns);
     t.of(source_) += read(columns * real(g_.k) * bytes_of_k(b_type_), source_);
     const double mean = real(g_.n) / real(div_up(g_.n, s_.nc)) / columns;
     return converted(real(g_.batch * g_.m)) + of_tasks(tasks, t.together(), mean);
