@@ -293,7 +293,7 @@ class PackedProduct final : public UnitProduct {
     call.b = b_panel(c, j) + block_offset(block);
     call.rows = width, call.cols = cols;
     call.add = block > 0;
-    if (to_c_ && (unit_.into_c == IntoC::any || (rows == unit_.mr && cols == unit_.nr))) {
+    if (to_c_ && (unit_.into_c == IntoC::any || (rows == width && cols == unit_.nr))) {
       const EpilogueJob& job = store_job_->epilogue;
       call.sums = c_at(c.batch, row, col);
       call.ld = store_job_->c.strides[1];
