@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/parallel.hpp"
 #include "core/phases.hpp"
 #include "core/spin.hpp"
 

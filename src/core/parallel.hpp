@@ -27,9 +27,6 @@ class FunctionRef<R(Args...)> {
   R (*call_)(void*, Args...);
 };
 
-// Whether so many threads have a CPU each, and may spin for one another.
-bool may_spin(int threads);
-
 // Meeting point of the threads of one region. Spins: all of them run at once.
 class Barrier {
  public:
