@@ -146,7 +146,9 @@ __attribute__((always_inline)) inline void FourTotals(const typename Products::S
              high = (__m512i)AddPairs<Products>(of[2], of[3]);
   const Sums four = Products::Plus((Sums)_mm512_maskz_unpacklo_epi64(all_of_8, low, high),
                                    (Sums)_mm512_maskz_unpackhi_epi64(all_of_8, low, high));
-  _mm512_mask_storeu_epi32(to, 0xF, AddQuarters<Products>(four));
+  // Not masked: what is stored so is loaded only when it is in L1.
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   _mm512_castsi512_si128(AddQuarters<Products>(four)));
 }
 // Of one, in the same order: a sum does not depend on how many rows there are.
 template <class Products>

@@ -231,7 +231,7 @@ ordered_json traits_schema() {
        {"many", rates},
        {"units", list_of(unit, "that were calibrated")},
        {"transpose_bytes_s", value("number", "read by a transposed copy in L2")},
-       {"region_s", value("number", "seconds that nine of ten parallel regions take at most")},
+       {"region_s", value("number", "seconds that a parallel region takes")},
        {"task_s", value("number", "seconds to assign a task")},
        {"jitter",
         value("number", "delay of the last thread after the mean, as a fraction of equal work")},

@@ -50,7 +50,7 @@ struct Traits {
   int threads = 1;       // what `many` counts
   Rates one, many;       // a thread alone, and each of `threads` at work at once
   double transpose = 0;  // bytes/s read by a transposed copy of float32 in L2, one thread
-  double region = 0;     // s that nine of ten parallel regions of `threads` take; 0 for one
+  double region = 0;     // s to start and join a parallel region of `threads`; 0 for one
   double task = 0;       // s to hand out one task dynamically
   // How much later than their mean the last of `threads` ends equal work, as a part of that work:
   // cores that others share are slower. 0 for one.

@@ -238,8 +238,7 @@ class Regions {
     } while (turn.seconds() < turn_s);
   }
 
-  // What nine of ten take at most: where regions differ much, threads must gain more to be used.
-  double region() const { return threads_ > 1 ? quantile(regions_, 0.9) : 0; }
+  double region() const { return threads_ > 1 ? median(regions_) : 0; }
   double task() const { return median(tasks_); }
 
  private:
