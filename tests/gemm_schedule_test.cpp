@@ -190,6 +190,10 @@ TEST_CASE("what cannot be executed is refused, with the reason") {
       {"m=4000,n=9000,k=9000",
        {{"path", 4}, {"nc", 9024}, {"kc", 9000}, {"kb", 9000}},
        "MiB of workspace; allowed are 64 MiB"},
+      // Packed operands fit; the states of their pieces do not.
+      {"m=1000,n=1000,k=8380",
+       {{"path", 4}, {"pack_a", 1}, {"share_a", 1}, {"nc", 1008}, {"kc", 64}, {"kb", 8380}},
+       "MiB of workspace; allowed are 64 MiB"},
       // 2^73 floats, which 64 bits would take for few.
       {"m=16777216,n=16777216,k=16777216",
        {{"path", 3}, {"kc", 128}, {"k_parts", 65536}},

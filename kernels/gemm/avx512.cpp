@@ -146,7 +146,9 @@ __attribute__((always_inline)) inline void FourTotals(const typename Products::S
              high = (__m512i)AddPairs<Products>(of[2], of[3]);
   const Sums four = Products::Plus((Sums)_mm512_maskz_unpacklo_epi64(all_of_8, low, high),
                                    (Sums)_mm512_maskz_unpackhi_epi64(all_of_8, low, high));
-  _mm512_mask_storeu_epi32(to, 0xF, AddQuarters<Products>(four));
+  // Not masked: what is stored so is loaded only when it is in L1.
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   _mm512_castsi512_si128(AddQuarters<Products>(four)));
 }
 // Of one, in the same order: a sum does not depend on how many rows there are.
 template <class Products>
@@ -241,6 +243,22 @@ void SkinnyColumns(const FewRowsCall& call, const PartOfK& part, std::int64_t co
     return;
   }
   if (call.k % step > 0) multiply(std::false_type());
+  if constexpr (together == 4) {  // rows are fewer, or as many
+    std::uint32_t four[4];
+    if (call.column_sums != nullptr) {
+      FourTotals<IntegerProducts>(of_columns, four);
+      for (int r = 0; r < together; ++r) {
+        call.column_sums[col + r * apart] = static_cast<std::int32_t>(four[r]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const Sums of_row[4] = {sums[0][i], sums[1][i], sums[2][i], sums[3][i]};
+      FourTotals<Products>(of_row, four);
+      for (int r = 0; r < together; ++r) call.sums[i * call.ld + col + r * apart] = four[r];
+    }
+    return;
+  }
 #pragma GCC unroll 16
   for (int r = 0; r < together; ++r) {
     const std::int64_t place = col + r * apart;

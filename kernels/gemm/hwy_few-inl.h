@@ -14,6 +14,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/common/reduce-inl.h"
 #include "kernels/common/register-inl.h"
 #include "kernels/gemm/hwy_formats-inl.h"
 #include "kernels/gemm/hwy_formats.hpp"
@@ -128,16 +129,28 @@ void SkinnyColumns(const FewRowsCall& c, const PartOfK& part, std::int64_t col, 
     }
     AddBlock<Format, rows, together>(b, heads, 0, a + p, lda, sums);
   }
+  if (part.last < c.k) {
 #pragma GCC unroll 8
-  for (int r = 0; r < together; ++r) {
+    for (int r = 0; r < together; ++r) {
 #pragma GCC unroll 8
-    for (int i = 0; i < rows; ++i) {
-      if (part.last < c.k) {
-        hn::Store(sums[r][i], d, kept(r, i));
-      } else {
-        reinterpret_cast<float*>(c.sums)[i * c.ld + col + r * apart] =
-            hn::GetLane(hn::SumOfLanes(d, sums[r][i]));
-      }
+      for (int i = 0; i < rows; ++i) hn::Store(sums[r][i], d, kept(r, i));
+    }
+    return;
+  }
+  // Across lanes in fours, also where the last four are fewer: a sum then does not depend on how
+  // many others there are.
+  constexpr int count = together * rows, last = count - 1;
+#pragma GCC unroll 8
+  for (int first = 0; first < count; first += 4) {
+    const int s1 = std::min(first + 1, last), s2 = std::min(first + 2, last),
+              s3 = std::min(first + 3, last);
+    float four[4];
+    common::HWY_NAMESPACE::ReduceFour(
+        d, sums[first / rows][first % rows], sums[s1 / rows][s1 % rows], sums[s2 / rows][s2 % rows],
+        sums[s3 / rows][s3 % rows], common::HWY_NAMESPACE::Plus(), four);
+#pragma GCC unroll 4
+    for (int s = first; s < std::min(first + 4, count); ++s) {
+      reinterpret_cast<float*>(c.sums)[s % rows * c.ld + col + s / rows * apart] = four[s - first];
     }
   }
 }

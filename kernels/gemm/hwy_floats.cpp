@@ -99,7 +99,7 @@ class FloatProduct final : public Product {
     if (job_.path == Path::packed) {
       job_.batch_group = div_up(g.batch, job_.batch_parts);
       job_.pieces = PackedPieces(job_, g, tile_);
-      packing_ = SharedPieces(job_.pieces.all());
+      packing_ = SharedPieces(job_.pieces.of_phase(), job_.threads, job_.pieces.phases);
       job_.packing = &packing_;
     }
     allocate();
@@ -158,7 +158,7 @@ class FloatProduct final : public Product {
       job_.scratch_a = round_up(
           std::min(job_.mc, round_up(job_.rows, tile_.mr)) * std::min(job_.kc, job_.g.k), 16);
     }
-    workspace_ = Buffer(static_cast<std::size_t>(w.bytes(job_.threads)));
+    workspace_ = Buffer(static_cast<std::size_t>(w.floats(job_.threads)) * sizeof(float));
     job_.shared = workspace_.f32();
     job_.shared_a = job_.shared + w.shared - w.shared_a;
     job_.scratch = job_.shared + w.shared;

@@ -122,9 +122,9 @@ struct PackedPieces {
   // every task packs what it needs of a.
   std::int64_t a_panels = 1, a_pieces = 0, a_blocks = 0, row_parts = 1;
 
-  std::int64_t of_b() const { return batches * blocks * b_pieces; }
-  std::int64_t of_a() const { return batches * row_parts * a_blocks * blocks * a_pieces; }
-  std::int64_t all() const { return phases * (of_b() + of_a()); }
+  std::int64_t of_b() const;
+  std::int64_t of_a() const;
+  std::int64_t of_phase() const { return of_b() + of_a(); }
 };
 
 // What one run needs: its schedule, operands and memory.

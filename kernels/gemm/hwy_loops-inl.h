@@ -245,7 +245,7 @@ class PackedOperands {
       : job_(job),
         phase_(phase),
         b_panels_(AllOf(phase.width)),
-        first_(phase.number * (job.pieces.of_a() + job.pieces.of_b())),
+        packing_(job.packing->round(phase.number)),
         thread_(thread) {}
 
   const MicroPanels& b_panels() const { return b_panels_; }
@@ -271,14 +271,14 @@ class PackedOperands {
       Pack(next);
     }
     const PhaseTimer timer(RunPhase::wait);
-    if (job_.share_a) job_.packing->wait(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces);
-    if (job_.prepacked == nullptr) job_.packing->wait(FirstOfB(at), EndOfB(at));
+    if (job_.share_a) packing_.wait(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces);
+    if (job_.prepacked == nullptr) packing_.wait(FirstOfB(at), EndOfB(at));
   }
   bool Ready(const PackedStep& at) const {
-    if (job_.share_a && !job_.packing->done(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces)) {
+    if (job_.share_a && !packing_.done(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces)) {
       return false;
     }
-    return job_.prepacked != nullptr || job_.packing->done(FirstOfB(at), EndOfB(at));
+    return job_.prepacked != nullptr || packing_.done(FirstOfB(at), EndOfB(at));
   }
 
  private:
@@ -287,14 +287,14 @@ class PackedOperands {
     bool all = true;
     if (job_.share_a) {
       const int64_t first = FirstOfA(at);
-      all = job_.packing->begin(first, first + job_.pieces.a_pieces, thread_, [&](int64_t piece) {
+      all = packing_.begin(first, first + job_.pieces.a_pieces, thread_, [&](int64_t piece) {
         const PhaseTimer timer(RunPhase::pack);
         PackPieceOfA(at, piece - first);
       });
     }
     if (job_.prepacked != nullptr) return all;
     const int64_t first = FirstOfB(at) - at.s0 / job_.pieces.b_panels * job_.pieces.b_parts;
-    return job_.packing->begin(FirstOfB(at), EndOfB(at), thread_, [&](int64_t piece) {
+    return packing_.begin(FirstOfB(at), EndOfB(at), thread_, [&](int64_t piece) {
       const PhaseTimer timer(RunPhase::pack);
       PackPieceOfB(at, piece - first);
     }) && all;
@@ -327,8 +327,7 @@ class PackedOperands {
   }
   int64_t FirstOfB(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;
-    return first_ + (at.batch * all.blocks + at.block) * all.b_pieces +
-           at.s0 / all.b_panels * all.b_parts;
+    return (at.batch * all.blocks + at.block) * all.b_pieces + at.s0 / all.b_panels * all.b_parts;
   }
   int64_t EndOfB(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;
@@ -337,13 +336,13 @@ class PackedOperands {
   int64_t FirstOfA(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;
     const int64_t rows = (at.batch * all.row_parts + at.row_part) * all.a_blocks + at.a_block;
-    return first_ + all.of_b() + (rows * all.blocks + at.block) * all.a_pieces;
+    return all.of_b() + (rows * all.blocks + at.block) * all.a_pieces;
   }
 
   const Job& job_;
   const Phase& phase_;
   const MicroPanels b_panels_;
-  const int64_t first_;
+  const SharedPieces::Round packing_;
   const int thread_;
 };
 

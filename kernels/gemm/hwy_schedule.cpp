@@ -241,6 +241,11 @@ std::optional<std::string> defect_of(const Schedule& s, const Gemm& g, const Mic
   return std::nullopt;
 }
 
+double Workspace::bytes(int threads) const {
+  return static_cast<double>(float_bytes) * floats(threads) +
+         static_cast<double>(SharedPieces::bytes_of_piece) * static_cast<double>(pieces);
+}
+
 Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) {
   Workspace w;
   const int64_t skinny = s.transposed ? g.n : g.m;
@@ -284,6 +289,7 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
         w.shared = times(batches, depth, width) + tile.lanes;
       }
       if (s.share_a) w.shared_a = times(batches, depth, rows);
+      w.pieces = PackedPieces(s, g, tile).of_phase();
       break;
     }
   }
@@ -295,28 +301,38 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
 
 // A piece of b is up to four micro-panels, runs long enough for the hardware to follow, and less
 // where threads would go without, at last parts of one that are 64 deep. A piece of a is a few A
-// micro-panels, or, where a is contiguous across them, as many as are packed together.
+// micro-panels, or, where a is contiguous across them, as many as are packed together. Both are
+// more where they are so small that states of pieces would take much memory beside them.
 PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& tile)
-    : phases(s.batch_parts), batches(div_up(g.batch, s.batch_parts)), row_parts(s.m_parts) {
+    : phases(times(s.batch_parts, div_up(s.transposed ? g.m : g.n, s.nc), div_up(g.k, s.kb))),
+      batches(div_up(g.batch, s.batch_parts)),
+      row_parts(s.m_parts) {
   const int64_t rows = s.transposed ? g.n : g.m, cols = s.transposed ? g.m : g.n;
-  phases *= div_up(cols, s.nc) * div_up(g.k, s.kb);
+  const int64_t kc = std::min(s.kc, g.k);
+  constexpr int64_t least_floats = 1024;
+  const auto at_least = [&](int64_t panels, int64_t width) {
+    return std::max(panels, div_up(least_floats, times(width, kc)));
+  };
   blocks = div_up(std::min(s.kb, g.k), s.kc);
   if (!g.prepack) {
     const int64_t panels = div_up(std::min(s.nc, cols), s.nr);
-    b_panels = std::clamp<int64_t>(batches * blocks * panels / (2 * s.threads), 1, 4);
+    const int64_t all = times(batches, blocks, panels);
+    b_panels = std::clamp<int64_t>(all / (2 * s.threads), 1, at_least(4, s.nr));
     const int64_t groups = div_up(panels, b_panels);
-    b_parts = std::clamp<int64_t>(s.threads / (batches * blocks * groups), 1,
-                                  div_up(std::min(s.kc, g.k), 64));
+    b_parts = std::clamp<int64_t>(s.threads / times(batches, blocks, groups), 1, div_up(kc, 64));
     b_pieces = groups * b_parts;
   }
   if (s.share_a) {
     const int64_t part = div_up(div_up(rows, tile.mr), s.m_parts) * tile.mr;
     const int64_t panels = div_up(std::min(part, s.mc), tile.mr);
     const bool along_k = s.transposed ? g.trans_b : !g.trans_a;
-    a_panels = along_k ? 4 : micro_panels_at_once;
+    a_panels = at_least(along_k ? 4 : micro_panels_at_once, tile.mr);
     a_pieces = div_up(panels, a_panels);
     a_blocks = div_up(part, s.mc);
   }
 }
+
+int64_t PackedPieces::of_b() const { return times(batches, blocks, b_pieces); }
+int64_t PackedPieces::of_a() const { return times(batches, row_parts, a_blocks, blocks, a_pieces); }
 
 }  // namespace rooflane::gemm

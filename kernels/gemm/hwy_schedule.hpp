@@ -87,11 +87,12 @@ std::optional<std::string> defect_of(const Schedule& schedule, const Gemm& g,
 struct Workspace {
   std::int64_t shared = 0, of_thread = 0;
   std::int64_t shared_a = 0;  // of `shared`, at its end
-  double bytes(int threads) const {
-    return static_cast<double>(float_bytes) *
-           (static_cast<double>(shared) +
-            static_cast<double>(threads) * static_cast<double>(of_thread));
+  std::int64_t pieces = 0;  // that threads pack for each other: each has a state beside the floats
+  double floats(int threads) const {
+    return static_cast<double>(shared) +
+           static_cast<double>(threads) * static_cast<double>(of_thread);
   }
+  double bytes(int threads) const;
 };
 Workspace workspace_of(const Schedule& schedule, const Gemm& g, const MicroTile& tile);
 

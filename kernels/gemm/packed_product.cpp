@@ -71,7 +71,7 @@ class PackedProduct final : public UnitProduct {
       a_memory_ = workspace(own_a_words_ * s_.threads);
     } else {
       a_memory_ = workspace(together_ * of_a);
-      a_pieces_ = SharedPieces(together_ * a_panels());
+      a_pieces_ = SharedPieces(together_ * a_panels(), s_.threads);
     }
     owned_.resize(static_cast<std::size_t>(s_.threads));
     own_b_ = s_.pack_b && !g_.prepack;
@@ -86,7 +86,7 @@ class PackedProduct final : public UnitProduct {
       constexpr int64_t least_words = 2048;
       const int64_t of_panel = unit_.b_step_words() * std::min(steps_, steps_of_block_);
       panels_of_piece_ = std::max<int64_t>(1, least_words / of_panel);
-      b_pieces_ = SharedPieces(together_ * b_pieces() * k_blocks());
+      b_pieces_ = SharedPieces(together_ * b_pieces() * k_blocks(), s_.threads);
     }
     workspace_bytes_ += a_pieces_.bytes() + b_pieces_.bytes();
     if (needs_column_sums()) {
@@ -218,25 +218,27 @@ class PackedProduct final : public UnitProduct {
   // Shared micro-panels of a.
   void need_a(const Share& c) {
     const int64_t place = c.place * a_panels();
-    a_pieces_.finish(place + c.panel0, place + c.panel1, start(c, c.panel1 - c.panel0),
-                     [&](int64_t piece) {
-                       const int64_t panel = piece - place;
-                       pack_a(c.batch, panel, c.thread, shared_a(c.place, panel));
-                     });
+    const auto pack = [&](int64_t piece) {
+      const int64_t panel = piece - place;
+      pack_a(c.batch, panel, c.thread, shared_a(c.place, panel));
+    };
+    a_pieces_.round().finish(place + c.panel0, place + c.panel1, start(c, c.panel1 - c.panel0),
+                             pack);
   }
 
   // Shared micro-panels of b, for a block of k.
   void need_b(const Share& c, int64_t block) {
     const int64_t first = c.col0 / panels_of_piece_, last = div_up(c.col1, panels_of_piece_);
     const int64_t place = (c.place * k_blocks() + block) * b_pieces();
-    b_pieces_.finish(place + first, place + last, start(c, last - first), [&](int64_t piece) {
+    const auto pack = [&](int64_t piece) {
       const PhaseTimer timer(RunPhase::pack);
       const int64_t panel = (piece - place) * panels_of_piece_;
       const int64_t end = std::min(b_panels(), panel + panels_of_piece_);
       for (int64_t p = panel; p < end; ++p) {
         pack_b_panel(c.batch, c.place, p, block);
       }
-    });
+    };
+    b_pieces_.round().finish(place + first, place + last, start(c, last - first), pack);
   }
 
   // The thread's own micro-panels, unless it has them from the block of c before.
@@ -291,7 +293,7 @@ class PackedProduct final : public UnitProduct {
     call.b = b_panel(c, j) + block_offset(block);
     call.rows = width, call.cols = cols;
     call.add = block > 0;
-    if (to_c_ && (unit_.into_c == IntoC::any || (rows == unit_.mr && cols == unit_.nr))) {
+    if (to_c_ && (unit_.into_c == IntoC::any || (rows == width && cols == unit_.nr))) {
       const EpilogueJob& job = store_job_->epilogue;
       call.sums = c_at(c.batch, row, col);
       call.ld = store_job_->c.strides[1];

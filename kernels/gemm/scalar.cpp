@@ -30,16 +30,16 @@ class ScalarPlan final : public Plan {
         gate_row_(static_cast<std::size_t>(g_.gate ? g_.n : 0)) {
     if (!g_.prepack) return;
     // prepack=1: op(b) as [batch,k,b_cols] without gaps.
-    const Elements from = b_of(constants.at("b"));
+    const MatrixView from = view_of_b(g_, constants.at("b"));
     packed_.reserve(static_cast<std::size_t>(g_.batch * g_.k * g_.b_cols()));
     for (int64_t batch = 0; batch < g_.batch; ++batch) {
       for (int64_t p = 0; p < g_.k; ++p) {
         for (int64_t j = 0; j < g_.b_cols(); ++j) {
-          packed_.push_back(from.data[batch * from.batch_stride + p * from.inner + j * from.outer]);
+          packed_.push_back(*b_at(from, batch, j, p));
         }
       }
     }
-    b_ = {packed_.data(), g_.k * g_.b_cols(), 1, g_.b_cols()};
+    b_ = {contiguous_view(packed_.data(), Shape{g_.batch, g_.k, g_.b_cols()}, from.type), false};
   }
 
   void run() override {
@@ -64,19 +64,13 @@ class ScalarPlan final : public Plan {
   }
 
  private:
-  // op(b)(p,j) stands at data + batch·batch_stride + j·outer + p·inner.
-  struct Elements {
-    const B* data = nullptr;
-    int64_t batch_stride = 0, outer = 0, inner = 0;
-  };
-
-  Elements b_of(const View& b) const {
-    return {b.as<B>(), b.strides[0], g_.trans_b ? b.strides[1] : 1, g_.trans_b ? 1 : b.strides[1]};
+  static const B* b_at(const MatrixView& b, int64_t batch, int64_t column, int64_t p) {
+    return reinterpret_cast<const B*>(b.at(batch, column, p));
   }
 
   void on_bind(const Operands& operands) override {
     a_ = operands.at("a");
-    if (!g_.prepack) b_ = b_of(operands.at("b"));
+    if (!g_.prepack) b_ = view_of_b(g_, operands.at("b"));
     if (g_.reads_c0()) c0_ = operands.at("c0");
     if (g_.epilogue.has(Epilogue::Op::bias)) bias_ = operands.at("bias").f32();
     if (g_.epilogue.has(Epilogue::Op::add)) residual_ = operands.at("residual");
@@ -87,7 +81,7 @@ class ScalarPlan final : public Plan {
   void row(int64_t batch, int64_t i) {
     std::fill(c_row_.begin(), c_row_.end(), 0.0f);
     if (g_.reads_ab()) {
-      const B* b = b_.data + batch * b_.batch_stride;
+      const B* const b = b_at(b_, batch, 0, 0);
       read_a(batch, i);
       add_products(b);
       if (g_.gate) {
@@ -184,7 +178,7 @@ class ScalarPlan final : public Plan {
   std::vector<B> packed_;
   View a_, c0_, residual_, c_;
   const float* bias_ = nullptr;
-  Elements b_;
+  MatrixView b_;
 };
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,

@@ -95,7 +95,7 @@ void with_constant(std::int64_t count, const Body& body) {
 // Which micro-tiles of sums may be c itself.
 enum class IntoC {
   none,
-  whole,  // of mr × nr, if sums need not be added to
+  whole,  // of nr columns and all rows of the A micro-panel, if sums need not be added to
   any,    // nothing beyond the sums is written
 };
 

@@ -25,6 +25,10 @@ bool takes_few(const Gemm& g, const Unit& unit) {
 // Bytes of a vector register; a unit's lanes are words.
 constexpr double vector_bytes = 64, vector_words = vector_bytes / word_bytes;
 
+// Elements are decoded so many at a time; few_rows: of so many columns at once.
+constexpr int64_t decoded_together = 32;
+constexpr double few_columns = 4;
+
 // As many as there are, each with the same schedule.
 double products(const Gemm& g) { return g.gate ? 2 : 1; }
 
@@ -77,8 +81,11 @@ class Model : Costs {
   double converted(double rows) const {
     return converts_ ? ops(vector_ops * rows * real(g_.k) / vector_words) : 0;
   }
-  double decoded(double columns) const {
-    return decodes_ ? ops(vector_ops * columns * real(g_.k) / vector_words) : 0;
+  // Decoding vectors to `of_k` bytes an element; those along memory end with a part of a block.
+  double decoded(const NumberFormat& type, double of_k, double vectors, bool along_k) const {
+    if (bytes_of_k(type) == of_k) return 0;
+    const bool rest = along_k && g_.k % decoded_together != 0;
+    return ops(vectors * (vector_ops * real(g_.k) / vector_words + (rest ? tile_ops : 0)));
   }
 
   double few() const {
@@ -86,8 +93,14 @@ class Model : Costs {
     const double columns = std::min(real(s_.nc), real(g_.n));
     const double decoding = !decodes_ ? 0 : b_type_.block == 1 ? decode_ops : decode_block_ops;
     Times t;
-    t.core = 2 * columns * real(g_.m) * real(g_.k) / unit_rates_.few +
-             ops((decoding * real(g_.k) + vector_ops * real(g_.m)) * columns / vector_words);
+    const double k = real(round_up(g_.k, decoded_together));
+    // What surrounds a column's products: some columns' loops, sums across lanes, a last part of k.
+    const bool across = unit_.few.together == 1;
+    const double around = tile_ops / (across ? few_columns : real(unit_.few.together)) +
+                          (across ? (sum_ops + store_ops) * real(g_.m) : 0) +
+                          (decodes_ && g_.k % decoded_together != 0 ? tile_ops : 0);
+    t.core = 2 * columns * real(g_.m) * k / unit_rates_.few +
+             ops(((decoding * k + vector_ops * real(g_.m)) / vector_words + around) * columns);
     t.of(source_) += read(columns * real(g_.k) * bytes_of_k(b_type_), source_);
     const double mean = real(g_.n) / real(div_up(g_.n, s_.nc)) / columns;
     return converted(real(g_.batch * g_.m)) + of_tasks(tasks, t.together(), mean);
@@ -171,13 +184,15 @@ class Model : Costs {
                     ops(setup_ops * real(panels)) + (own ? 0 : taken(packed)));
   }
   double packing_of_a(bool own, int64_t panels) const {
+    const double rows = real(g_.batch * g_.m);
     return packing(a_type_, a_of_k_, g_.m, unit_.mr, panels, own, !g_.trans_a) +
-           converted(real(g_.batch * g_.m)) / s_.threads;
+           (converts_ ? converted(rows) : decoded(a_type_, a_of_k_, rows, !g_.trans_a)) /
+               s_.threads;
   }
   double packing_of_b(bool own, int64_t panels) const {
     if (g_.prepack) return 0;
     return packing(b_type_, b_of_k_, g_.n, unit_.nr, panels, own, g_.trans_b) +
-           decoded(real(g_.batch * g_.n)) / s_.threads;
+           decoded(b_type_, b_of_k_, real(g_.batch * g_.n), g_.trans_b) / s_.threads;
   }
 
   const Unit& unit_;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "phase_recorder.hpp"
+#include "spin.hpp"
 #include "thread_pool.hpp"
 
 #ifdef _OPENMP
@@ -44,17 +45,6 @@ void bind_system_pool() { bind_thread_pool(); }
 
 #endif
 
-// CPUs that this process may run on. Asked of OpenMP, since a thread that it bound to its place
-// sees that one alone.
-int cpus() {
-#ifdef _OPENMP
-  static const int count = omp_get_num_procs();
-  return count;
-#else
-  return usable_cpus();
-#endif
-}
-
 std::atomic<Pool*> chosen_pool{nullptr};
 
 // body(thread, threads) on the pool's threads, with their phases where somebody records them.
@@ -86,6 +76,16 @@ void bind_default_pool() {
   if (wish != nullptr && std::string_view(wish) != "false") bind_system_pool();
 }
 
+bool may_spin(int threads) {
+#ifdef _OPENMP
+  // Asked of OpenMP, since a thread that it bound to its place sees that CPU alone.
+  static const int cpus = omp_get_num_procs();
+  return threads <= cpus;
+#else
+  return threads <= usable_cpus();
+#endif
+}
+
 void set_default_pool(Pool* pool) { chosen_pool.store(pool, std::memory_order_release); }
 
 void Barrier::wait() {
@@ -96,16 +96,10 @@ void Barrier::wait() {
     phase_.store(phase + 1, std::memory_order_release);
     return;
   }
-  // A neighbour may have been descheduled on a shared machine: give the CPU away after a while, and
-  // at once where some of the threads must wait for others' CPUs.
-  const int patience = threads_ <= cpus() ? 10000 : 0;
-  for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; ++spins) {
-    if (spins < patience) {
-      relax();
-    } else {
-      std::this_thread::yield();
-    }
-  }
+  const auto met = [&] { return phase_.load(std::memory_order_acquire) != phase; };
+  // A neighbour may have been descheduled on a shared machine: give the CPU away after a while.
+  if (may_spin(threads_) && spin_until(met, spinning_patience)) return;
+  while (!met()) std::this_thread::yield();
 }
 
 void parallel_region(Pool* pool, int threads, FunctionRef<void(const Team&)> body) {

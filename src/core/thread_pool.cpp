@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "spin.hpp"
+
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
 #endif
@@ -56,9 +58,6 @@ void take_place(int thread) {
   sched_setaffinity(0, sizeof own, &own);
 }
 
-// How long a thread spins for what it waits for: twice what waking a sleeping one takes where the
-// CPU has gone to sleep too (50 us), so that waiting costs at most three times the least.
-constexpr std::chrono::microseconds patience{100};
 // Of a pool whose regions follow one another for seconds: longer than the pauses between them, and
 // than the scheduler's time slice. Linux may wake a thread on the CPU of the one that spins for it.
 constexpr std::chrono::microseconds long_patience{5000};
@@ -71,30 +70,22 @@ bool waits_passively() {
   return passive;
 }
 
-// Spins until `done` or, where `spins`, until patience is at its end; whether it is done. Patience
-// begins when `work` has nothing left to do.
+// Works until `done` or until nothing is left to do; then, where `spins`, spins. Whether it is
+// done.
 template <class Done, class Work>
-bool spin_until(Done done, bool spins, std::chrono::microseconds patience, Work work) {
-  constexpr int steps_between_looks = 64;  // a look at the clock takes as long as one or two steps
+bool work_until(Done done, bool spins, std::chrono::microseconds patience, Work work) {
   if (done()) return true;
   if (!spins || waits_passively()) return false;
   while (work()) {
     if (done()) return true;
   }
-  const auto end = std::chrono::steady_clock::now() + patience;
-  do {
-    for (int step = 0; step < steps_between_looks; ++step) {
-      relax();
-      if (done()) return true;
-    }
-  } while (std::chrono::steady_clock::now() < end);
-  return false;
+  return spin_until(done, patience);
 }
 
 // Threads that work in one region at a time. Its caller is thread 0, its members the others.
 class Crew {
  public:
-  Crew() : patience_(patience) {}
+  Crew() : patience_(spinning_patience) {}
   explicit Crew(IdleWork idle) : idle_(std::move(idle)), patience_(long_patience) {}
   ~Crew() {
     for (const auto& member : members_) send(*member, stop);
@@ -157,7 +148,7 @@ class Crew {
     bool spins = true;
     for (;;) {
       const auto called = [&] { return own.signal.load(std::memory_order_acquire) >= go; };
-      if (!spin_until(called, spins, patience_, [&] { return work(number); })) {
+      if (!work_until(called, spins, patience_, [&] { return work(number); })) {
         int expected = idle;
         own.signal.compare_exchange_strong(expected, asleep, std::memory_order_acq_rel);
         while (!called()) own.signal.wait(asleep, std::memory_order_acquire);
@@ -172,7 +163,7 @@ class Crew {
 
   void wait_for_members() {
     const auto done = [&] { return working_.load(std::memory_order_acquire) == 0; };
-    if (spin_until(done, spins_, patience_, [&] { return work(0); })) return;
+    if (work_until(done, spins_, patience_, [&] { return work(0); })) return;
     for (int left = working_.load(std::memory_order_acquire); left != 0;
          left = working_.load(std::memory_order_acquire)) {
       working_.wait(left, std::memory_order_acquire);

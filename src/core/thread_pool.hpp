@@ -36,7 +36,4 @@ void bind_default_pool();  // in parallel.cpp, which knows
 // CPUs that this process may run on, as its affinity was when this was first called.
 int usable_cpus();
 
-// One step of a spinning wait.
-void relax();
-
 }  // namespace rooflane

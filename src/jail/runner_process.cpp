@@ -24,6 +24,7 @@
 
 #include "core/machine.hpp"
 #include "core/shared_memory.hpp"
+#include "core/spin.hpp"
 #include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "core/thread_pool.hpp"
