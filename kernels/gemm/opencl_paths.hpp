@@ -1,11 +1,10 @@
 // The ways in which the variant `opencl` multiplies; opencl.cpp chooses. A tuning's `path` names
 // one, and each has tunables of its own:
-//   0  tiles     any device, CPUs included (opencl.cpp, gemm.cl)
+//   0  tiles     any device, CPUs included, any number formats and gate=1 (opencl.cpp, gemm.cl)
 //   1  pipeline  GPUs: tiles whose copies run ahead (opencl_pipeline.cpp, gemm_pipeline.cl)
 //   2  skinny    GPUs: m or n of at most 32, memory-bound (opencl_skinny.cpp, gemm_skinny.cl)
 //   3  tensor    math 3xtf32 and no other: matrix units (opencl_tensor.cpp, gemm_tensor.cl)
-//   4  formats   any number formats and gate=1: tiles, any device (opencl_formats.cpp,
-//   gemm_formats.cl) 5  mma       maths f16, bf16, int8: matrix units (opencl_mma.cpp, gemm_mma.cl)
+//   5  mma       maths f16, bf16, int8: matrix units (opencl_mma.cpp, gemm_mma.cl)
 //   6  weights   GPUs: few rows of a against short or quantised weights (opencl_weights.cpp,
 //                gemm_weights.cl)
 #pragma once
@@ -27,7 +26,6 @@ enum OpenClPath : std::int64_t {
   path_pipeline = 1,
   path_skinny = 2,
   path_tensor = 3,
-  path_formats = 4,
   path_mma = 5,
   path_weights = 6
 };
@@ -47,11 +45,9 @@ void add_epilogue_args(opencl::KernelCall& call, const opencl::Context& context,
                 g.epilogue.has(Epilogue::Op::add) ? copy_of("residual") : other);
 }
 
-// Whether a problem is of the paths 4 to 6: it has another format than float32, another math than
-// these compute, or gate=1.
-bool has_formats(const Problem& problem, const Environment& env);
-// What gemm_output.cl is told, and the last arguments of a kernel that uses it.
-std::string output_options(const Problem& problem);
+// What gemm_output.cl is told, whose vectors have v elements, and the last arguments of a kernel
+// that uses it.
+std::string output_options(const Problem& problem, std::int64_t v = 4);
 // A format's number in gemm_output.cl.
 int number_of(DType type);
 template <class CopyOf>
@@ -103,13 +99,6 @@ std::optional<std::string> tensor_defect(const Gemm& g, const Tuning& tuning,
                                          const opencl::DeviceInfo& info);
 std::unique_ptr<Plan> tensor_plan(const Problem& problem, const Tuning& tuning,
                                   const Environment& env, const Operands& constants);
-
-// Every device has path 4.
-std::optional<std::string> formats_unsupported(const Problem& problem, const Environment& env);
-std::vector<Tuning> formats_tunings(const Gemm& g, const opencl::DeviceInfo& info);
-std::optional<std::string> formats_defect(const Tuning& tuning, const opencl::DeviceInfo& info);
-std::unique_ptr<Plan> formats_plan(const Problem& problem, const Tuning& tuning,
-                                   const Environment& env, const Operands& constants);
 
 std::vector<Guess> mma_guesses(const Problem& problem, const Environment& env);
 std::optional<std::string> mma_defect(const Problem& problem, const Tuning& tuning,
