@@ -36,7 +36,7 @@ struct Case {
 // right. On a CPU these paths are taken only when asked for.
 bool is_left_out(const Case& c) {
   const std::string tuning = c.tuning;
-  const bool is_played = tuning.starts_with("path=5") || tuning.starts_with("path=6");
+  const bool is_played = tuning.starts_with("path=5") || tuning.starts_with("path=2");
   if (!is_played || opencl::pocl_major(opencl::devices().front().platform_version) != 6) {
     return false;
   }
@@ -84,15 +84,14 @@ std::optional<std::string> defect(const Case& c) {
 constexpr const char* units = "path=5,code_path=0,wm=1,wn=2,mt=2,nt=4,stages=2,raster=2,splits=1";
 constexpr const char* shared = "path=5,code_path=0,wm=2,wn=1,mt=2,nt=8,stages=3,raster=1,splits=2";
 constexpr const char* wide = "path=5,code_path=0,wm=1,wn=1,mt=4,nt=8,stages=2,raster=8,splits=1";
-constexpr const char* streams = "path=6,code_path=0,rows=2,warps=2,stages=2,splits=1";
-constexpr const char* streams_shared = "path=6,code_path=0,rows=4,warps=1,stages=3,splits=3";
+constexpr const char* streams = "path=2,code_path=0,rows=2,warps=2,stages=2,splits=1";
+constexpr const char* streams_shared = "path=2,code_path=0,rows=4,warps=1,stages=3,splits=3";
 constexpr const char* tensor = "path=3,code_path=0,wm=1,wn=1,mt=2,nt=4,bk=16,chunk=2,splits=1";
 constexpr const char* tensor_shared =
     "path=3,code_path=0,wm=1,wn=2,mt=2,nt=4,bk=8,chunk=1,stages=2,splits=2";
 constexpr const char* small_tile =
     "path=0,v=4,tm=4,tv=1,mt=1,nt=1,wx=4,wy=4,bk=16,pad=4,resident=1";
-constexpr const char* cpu_tile =
-    "path=0,v=8,tm=6,tv=2,mt=2,nt=2,wx=1,wy=1,bk=8,pad=0,resident=0";
+constexpr const char* cpu_tile = "path=0,v=8,tm=6,tv=2,mt=2,nt=2,wx=1,wy=1,bk=8,pad=0,resident=0";
 
 }  // namespace
 

@@ -38,27 +38,6 @@ typedef float floatw;
 #define LOAD_PART(p) load_shared1(p)
 #endif
 
-// VW floats of a memory, aligned, into the private array `to`.
-#if VW == 4
-#define GET_VECTOR(to, memory, from)                \
-  {                                                 \
-    const float4 y4 = *(memory const float4*)(from); \
-    (to)[0] = y4.x;                                 \
-    (to)[1] = y4.y;                                 \
-    (to)[2] = y4.z;                                 \
-    (to)[3] = y4.w;                                 \
-  }
-#elif VW == 2
-#define GET_VECTOR(to, memory, from)                \
-  {                                                 \
-    const float2 y2 = *(memory const float2*)(from); \
-    (to)[0] = y2.x;                                 \
-    (to)[1] = y2.y;                                 \
-  }
-#else
-#define GET_VECTOR(to, memory, from) (to)[0] = *(from)
-#endif
-
 // Asks for k and v of a step, where this item's first vectors are given; of `keys` keys from the
 // step's first one on.
 void copy_step(__local float* to, __global const float* k, __global const float* v, int keys) {

@@ -25,9 +25,10 @@ using std::int64_t;
 
 constexpr Tunable tunables[] = {
     {"path",
-     "0: tiles, any device and number format; 1: pipelined tiles; 2: m or n of at most 32; "
-     "3: the one of math 3xtf32; 5: matrix units for short formats; 6: few rows against weights",
-     0, 6, true},
+     "0: tiles, any device and number format; 1: pipelined tiles; 2: m or n of at most 32, of "
+     "stored "
+     "weights 8; 3: the one of math 3xtf32; 5: matrix units for short formats",
+     0, 5, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
     {"tm", "rows of a micro-tile; of an item's results", 1, 32},
@@ -137,21 +138,13 @@ std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
   return list;
 }
 
-// Whether a problem is of the paths for number formats: it has another format than float32, another
-// math than the others compute, or gate=1.
-bool has_formats(const Problem& problem, const Environment& env) {
-  if (env.math != fp32.name && env.math != math_3xtf32.name) return true;
-  return problem.flag("gate") || problem.dtype("a_type") != &float32 ||
-         problem.dtype("b_type") != &float32 || problem.dtype("c_type") != &float32;
-}
-
-// On NVIDIA's devices the paths 5 and 6, where they serve, come first; the tiles are behind them on
+// On NVIDIA's devices the paths 5 and 2, where they serve, come first; the tiles are behind them on
 // every device.
 std::vector<Tuning> formats_tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Guess> guesses = mma_guesses(problem, env);
-  const std::vector<Guess> weights = weights_guesses(problem, env);
-  guesses.insert(guesses.end(), weights.begin(), weights.end());
+  const std::vector<Guess> skinny = skinny_guesses(problem, env);
+  guesses.insert(guesses.end(), skinny.begin(), skinny.end());
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.ns < y.ns; });
   constexpr std::size_t most_guesses = 8;
@@ -173,7 +166,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   if (has_formats(problem, env)) return formats_tunings(problem, env);
   if (env.math == math_3xtf32.name) return tensor_tunings(g, info);
   std::vector<Guess> guesses = pipeline_guesses(g, info);
-  const std::vector<Guess> skinny = skinny_guesses(g, info);
+  const std::vector<Guess> skinny = skinny_guesses(problem, env);
   if (info.kind == DeviceKind::cpu) {
     std::vector<Tuning> list = tile_tunings(g, info);
     if (!guesses.empty()) list.push_back(guesses.back().tuning);
@@ -268,14 +261,13 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   if ((path == path_tensor) != (env.math == math_3xtf32.name)) {
     return fmt::format("path={} is not of math {}", path, env.math);
   }
-  if (path != path_tiles && path < path_mma && has_formats(problem, env)) {
+  if (path == path_pipeline && has_formats(problem, env)) {
     return fmt::format("path={} takes float32 alone and no gate=1", path);
   }
   if (path == path_mma) return mma_defect(problem, tuning, env);
-  if (path == path_weights) return weights_defect(problem, tuning, env);
   if (path == path_tensor) return tensor_defect(Gemm(problem), tuning, info);
   if (path == path_pipeline) return pipeline_defect(Gemm(problem), tuning, info);
-  if (path == path_skinny) return skinny_defect(Gemm(problem), tuning, info);
+  if (path == path_skinny) return skinny_defect(problem, tuning, env);
   const Tile t = Tile::from(tuning);
   if (fits(t, Gemm(problem), info)) return std::nullopt;
   return fmt::format(
@@ -297,8 +289,6 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
       return tensor_plan(problem, complete, env, constants);
     case path_mma:
       return mma_plan(problem, complete, env, constants);
-    case path_weights:
-      return weights_plan(problem, complete, env, constants);
     default:
       return std::make_unique<TilePlan>(problem, complete, env, constants);
   }
@@ -322,6 +312,12 @@ std::string epilogue_options(const Problem& problem) {
       "-DHIGH={:a}f",
       static_cast<std::int64_t>(problem.value("epilogue")), epilogue.has(Op::bias),
       epilogue.has(Op::add), epilogue.slope, epilogue.low, epilogue.high);
+}
+
+bool has_formats(const Problem& problem, const Environment& env) {
+  if (env.math != fp32.name && env.math != math_3xtf32.name) return true;
+  return problem.flag("gate") || problem.dtype("a_type") != &float32 ||
+         problem.dtype("b_type") != &float32 || problem.dtype("c_type") != &float32;
 }
 
 int number_of(DType type) {
