@@ -29,7 +29,6 @@
 #else
 #define UNROLL_TILES
 #endif
-#define EACH(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
 #define EACH_TILE(mi, ni)                \
   UNROLL_TILES                           \
   for (int mi = 0; mi < MT; ++mi)        \

@@ -14,7 +14,6 @@
 // rows are gate's, the others up's.
 
 #define ITEMS (32 * WARPS)
-#define EACH(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
 #define OWN (R / (1 + GATE))  // columns of c per warp (ROWS, STORED) or lane
 // Rows of w per block, and columns of c.
 #define BLOCK_ROWS ((COLUMNS ? 32 : WARPS) * R)
