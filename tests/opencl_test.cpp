@@ -167,9 +167,9 @@ constexpr TiledCase tiled_cases[] = {
     {"attention:batch=1,heads=1,q_len=70,kv_len=75,head_dim=20,causal=1",
      "path=1,code_path=0,w=32,bq=32,bk=32,tm=8,cd=16,cn=16,stages=2,unroll=16,splits=1"},
     {"attention:batch=1,heads=4,kv_heads=2,q_len=2,kv_len=61,head_dim=10,causal=1",
-     "path=2,code_path=0,w=32,lanes=4,nb=2,stages=1,splits=3,fused=0"},
+     "path=2,code_path=0,w=32,lanes=4,nb=2,stages=2,splits=3,fused=0"},
     {"attention:batch=1,heads=4,kv_heads=2,q_len=2,kv_len=61,head_dim=10,causal=1,window=37,mask=1",
-     "path=2,code_path=0,w=32,lanes=4,nb=2,stages=1,splits=3,fused=0"},
+     "path=2,code_path=0,w=32,lanes=4,nb=2,stages=2,splits=3,fused=0"},
 };
 
 void check_small_shapes(std::span<const TiledCase> cases, const Environment& env = {}) {

@@ -6,8 +6,7 @@
 // key, and each holds all rows of q and o at VPL vectors of head_dim, so that k and v are read with
 // neighbouring vectors and a score needs log2(LANES) exchanges. A step takes NB keys for each of the
 // W / LANES teams; steps go to the splits round robin. Its k and v arrive STAGES - 1 steps after they were
-// asked for, or with STAGES=1 straight in registers: every item copies exactly what it reads itself,
-// so nothing waits for another item. Each team has a maximum and a
+// asked for: every item copies exactly what it reads itself, so nothing waits for another item. Each team has a maximum and a
 // sum of its own; teams are put together at the end. Splits are put together by the group that
 // finishes last where the device keeps order between groups (-DFUSED=1), else by attention_merge.cl: a second
 // kernel takes longer to start than a short context to read.
@@ -20,44 +19,15 @@
 #define DL (VPL * VW)
 #define DP (DL * LANES)
 #define STAGE (2 * NB * VPL * W * VW)
-#define RING (STAGES > 1 ? STAGES * STAGE : 0)
+#define RING (STAGES * STAGE)
 #define TEAM_SUMS (TEAMS * ROWS * DP)
 #define LOCAL_FLOATS (RING > TEAM_SUMS ? RING : TEAM_SUMS)
 
-#if VW == 4
-#define COPY copy_async4
-typedef float4 floatw;
-#define LOAD_PART(p) load_shared((__global const float4*)(p))
-#elif VW == 2
-#define COPY copy_async2
-typedef float2 floatw;
-#define LOAD_PART(p) ((float2)(load_shared1(p), load_shared1((p) + 1)))
-#else
-#define COPY copy_async1
-typedef float floatw;
-#define LOAD_PART(p) load_shared1(p)
-#endif
+#define COPY CAT(copy_async, VW)
 
-// VW floats of a memory, aligned, into the private array `to`.
-#if VW == 4
-#define GET_VECTOR(to, memory, from)                \
-  {                                                 \
-    const float4 y4 = *(memory const float4*)(from); \
-    (to)[0] = y4.x;                                 \
-    (to)[1] = y4.y;                                 \
-    (to)[2] = y4.z;                                 \
-    (to)[3] = y4.w;                                 \
-  }
-#elif VW == 2
-#define GET_VECTOR(to, memory, from)                \
-  {                                                 \
-    const float2 y2 = *(memory const float2*)(from); \
-    (to)[0] = y2.x;                                 \
-    (to)[1] = y2.y;                                 \
-  }
-#else
-#define GET_VECTOR(to, memory, from) (to)[0] = *(from)
-#endif
+// Vector j of a step's n-th key (which = 0) or value (1); step: where this item's vectors begin.
+#define GET_STEP(to, which, n, j) \
+  GET_VECTOR(to, __local, step + ((which * NB + n) * VPL + j) * W * VW)
 
 // Asks for k and v of a step, where this item's first vectors are given; of `keys` keys from the
 // step's first one on.
@@ -82,6 +52,75 @@ float highest_of(__local const float* highs) {
 #pragma unroll
   for (int t = 0; t < TEAMS; ++t) highest = fmax(highest, highs[t]);
   return highest;
+}
+
+// The scores of a step's keys, with what the options make of them; -inf for those that a row does not see.
+// key: this team's first key of the step; begins, sees: what each row sees, keys: what exists, from it on.
+INLINED void score_step(float (*s)[ROWS], float (*x)[DL], __local const float* step,
+                        __global const float* mask, int key, const int* begins, const int* sees, int keys, int group, int kv_len,
+                        float cap, __local float* scratch) {
+  EACH(n, NB) {
+    float y[DL];
+    EACH(j, VPL) GET_STEP(y + j * VW, 0, n, j);
+    EACH(r, ROWS) {
+      s[n][r] = 0.0f;
+      EACH(j, DL) s[n][r] += x[r][j] * y[j];
+    }
+  }
+  EACH(n, NB) EACH(r, ROWS) {
+    s[n][r] = near_add(s[n][r], scratch, LANES, 1);
+#if SOFTCAP
+    s[n][r] = cap * tanh(s[n][r] / cap);
+#endif
+#if MASK
+    if (n * TEAMS < keys) s[n][r] += M_LOG2E_F * mask[(long)(r / group) * kv_len + key + n * TEAMS];
+#endif
+    if (n * TEAMS >= keys) s[n][r] = -INFINITY;
+#if MASKED
+    if (n * TEAMS < begins[r] || n * TEAMS >= sees[r]) s[n][r] = -INFINITY;
+#endif
+  }
+}
+
+// The scores become weights and sums take the step's values.
+INLINED void add_step(float (*s)[ROWS], float (*sum)[DL], float* high, float* total,
+                      __local const float* step, const int* begins, const int* sees) {
+  EACH(r, ROWS) {
+    const float old = high[r];
+    EACH(n, NB) high[r] = fmax(high[r], s[n][r]);
+    const float shrink = fast_exp2(old - high[r]);
+    total[r] *= shrink;
+    EACH(j, DL) sum[r][j] *= shrink;
+    EACH(n, NB) {
+      s[n][r] = fast_exp2(s[n][r] - high[r]);
+      total[r] += s[n][r];
+    }
+  }
+  EACH(n, NB) {
+    float y[DL];
+    EACH(j, VPL) GET_STEP(y + j * VW, 1, n, j);
+    EACH(r, ROWS)
+#if MASKED
+      // Not a product with weight zero: v may be NaN where this row does not see it.
+      if (n * TEAMS >= begins[r] && n * TEAMS < sees[r])
+#endif
+        EACH(j, DL) sum[r][j] += s[n][r] * y[j];
+  }
+}
+
+// All teams' highs, totals relative to the largest of them, and sums [team][row][column] into local memory.
+INLINED void gather_teams(__local float* sums, __local float* highs, __local float* totals,
+                          float (*sum)[DL], const float* high, const float* total, int team,
+                          int lane) {
+  EACH(r, ROWS) if (lane == 0) highs[r * TEAMS + team] = high[r];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  EACH(r, ROWS) {
+    const float factor = fast_exp2(high[r] - highest_of(highs + r * TEAMS));
+    if (lane == 0) totals[r * TEAMS + team] = total[r] * factor;
+    EACH(j, DL)
+      sums[(team * ROWS + r) * DP + (j / VW * LANES + lane) * VW + j % VW] = sum[r][j] * factor;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 // One group per (batch, kv head, split of the keys). With splits, `parts` takes the unnormalised
@@ -117,177 +156,63 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
   __global const float* next_v = v + start;
   int next_keys = end_key - first_key;  // not asked for yet
 
-#define ADVANCE()                 \
-  next_k += (long)stride * D;     \
-  next_v += (long)stride * D;     \
-  next_keys -= stride;
-#if STAGES == 1
-  float next_y[2][NB][DL];  // k and v of the next step
-#define ASK()                                                                            \
-  {                                                                                      \
-    _Pragma("unroll") for (int n = 0; n < NB; ++n)                                       \
-    _Pragma("unroll") for (int j = 0; j < VPL; ++j) {                                    \
-      const bool is_column = VECTORS % LANES == 0 || j * LANES + lane < VECTORS;         \
-      const int at = n * (TEAMS * D) + j * (LANES * VW);                                 \
-      if (team + n * TEAMS < next_keys && is_column) {                                   \
-        GET_VECTOR(next_y[0][n] + j * VW, __global, next_k + at);                        \
-        GET_VECTOR(next_y[1][n] + j * VW, __global, next_v + at);                        \
-      } else {                                                                           \
-        _Pragma("unroll") for (int c = 0; c < VW; ++c) next_y[0][n][j * VW + c] =        \
-            next_y[1][n][j * VW + c] = 0.0f;                                             \
-      }                                                                                  \
-    }                                                                                    \
-    ADVANCE();                                                                           \
-  }
-  ASK();
-// Vector j of k (which = 0) or v of this step's n-th key.
-#define GET_STEP(to, which, n, j)                                                        \
-  _Pragma("unroll") for (int c = 0; c < VW; ++c) (to)[c] = step_y[which][n][(j) * VW + c];
-#else
   int next_slot = 0;
-#define ASK()                                                                          \
-  {                                                                                    \
-    if (next_keys > 0) copy_step(ring + next_slot * STAGE, next_k, next_v, next_keys); \
-    copies_commit();                                                                   \
-    ADVANCE();                                                                         \
-    next_slot = next_slot + 1 == STAGES ? 0 : next_slot + 1;                           \
+  int slot = 0;
+#define ASK()                                                                        \
+  if (next_keys > 0) copy_step(ring + next_slot * STAGE, next_k, next_v, next_keys); \
+  copies_commit();                                                                   \
+  next_slot = next_slot + 1 == STAGES ? 0 : next_slot + 1;                           \
+  next_k += (long)stride * D;                                                        \
+  next_v += (long)stride * D;                                                        \
+  next_keys -= stride;
+  for (int stage = 0; stage < STAGES - 1; ++stage) {
+    ASK()
   }
-  for (int stage = 0; stage < STAGES - 1; ++stage) ASK();
-#define GET_STEP(to, which, n, j) \
-  GET_VECTOR(to, __local, from + ((which * NB + n) * VPL + j) * W * VW)
-#endif
 
   float x[ROWS][DL];
   float sum[ROWS][DL];
   float high[ROWS];
   float total[ROWS];
-#if MASKED
-  int begins[ROWS], sees[ROWS];  // where what a row sees begins and ends, from this team's first key on
-#endif
-#pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
+  int begins[ROWS], sees[ROWS];  // where what a row sees begins and ends, from this step's first key on
+  EACH(r, ROWS) {
     __global const float* from = q + row_start(r, group, q_len, head0);
-#pragma unroll
-    for (int j = 0; j < DL; ++j) {
+    EACH(j, DL) {
       const int d = (j / VW * LANES + lane) * VW + j % VW;
       x[r][j] = d < D ? from[d] * scale2 : 0.0f;
       sum[r][j] = 0.0f;
     }
     high[r] = -FLT_MAX;
     total[r] = 0.0f;
-#if MASKED
     const int end = visible_keys(r, group, q_len, held, causal);
-    sees[r] = (end < end_key ? end : end_key) - first_key - team;
+    sees[r] = min(end, end_key) - first_key - team;
     begins[r] = first_visible(end, window) - first_key - team;
-#endif
   }
 
-#if STAGES > 1
-  int slot = 0;
-#endif
   int keys = end_key - first_key - team;  // left for this team, every TEAMS-th counts
-  for (int done = 0; done < end_key - first_key; done += stride) {
-#if STAGES == 1
-    float step_y[2][NB][DL];
-#pragma unroll
-    for (int which = 0; which < 2; ++which)
-#pragma unroll
-      for (int n = 0; n < NB; ++n)
-#pragma unroll
-        for (int j = 0; j < DL; ++j) step_y[which][n][j] = next_y[which][n][j];
-    ASK();
-#else
-    ASK();
+  for (int key = first_key + team; key - team < end_key; key += stride) {
+    ASK()
     copies_wait(STAGES - 1);
-    __local const float* from = ring + slot * STAGE + lid * VW;
+    __local const float* step = ring + slot * STAGE + lid * VW;
     slot = slot + 1 == STAGES ? 0 : slot + 1;
-#endif
-
     float s[NB][ROWS];
-#pragma unroll
-    for (int n = 0; n < NB; ++n) {
-      float y[DL];
-#pragma unroll
-      for (int j = 0; j < VPL; ++j) GET_STEP(y + j * VW, 0, n, j);
-#pragma unroll
-      for (int r = 0; r < ROWS; ++r) {
-        s[n][r] = 0.0f;
-#pragma unroll
-        for (int j = 0; j < DL; ++j) s[n][r] += x[r][j] * y[j];
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < NB; ++n)
-#pragma unroll
-      for (int r = 0; r < ROWS; ++r) {
-        s[n][r] = near_add(s[n][r], scratch, LANES, 1);
-#if SOFTCAP
-        s[n][r] = cap * tanh(s[n][r] / cap);
-#endif
-#if MASK
-        if (n * TEAMS < keys)
-          s[n][r] += M_LOG2E_F * mask[(long)(r / group) * kv_len + first_key + team + done + n * TEAMS];
-#endif
-        if (n * TEAMS >= keys) s[n][r] = -INFINITY;
-#if MASKED
-        if (done + n * TEAMS < begins[r] || done + n * TEAMS >= sees[r]) s[n][r] = -INFINITY;
-#endif
-      }
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-      const float old = high[r];
-#pragma unroll
-      for (int n = 0; n < NB; ++n) high[r] = fmax(high[r], s[n][r]);
-      const float shrink = fast_exp2(old - high[r]);
-      total[r] *= shrink;
-#pragma unroll
-      for (int j = 0; j < DL; ++j) sum[r][j] *= shrink;
-#pragma unroll
-      for (int n = 0; n < NB; ++n) {
-        s[n][r] = fast_exp2(s[n][r] - high[r]);
-        total[r] += s[n][r];
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < NB; ++n) {
-      float y[DL];
-#pragma unroll
-      for (int j = 0; j < VPL; ++j) GET_STEP(y + j * VW, 1, n, j);
-#pragma unroll
-      for (int r = 0; r < ROWS; ++r)
-#if MASKED
-        // Not a product with weight zero: v may be NaN where this row does not see it.
-        if (done + n * TEAMS >= begins[r] && done + n * TEAMS < sees[r])
-#endif
-#pragma unroll
-          for (int j = 0; j < DL; ++j) sum[r][j] += s[n][r] * y[j];
-    }
+    score_step(s, x, step, mask, key, begins, sees, keys, group, kv_len, cap, scratch);
+    add_step(s, sum, high, total, step, begins, sees);
     keys -= stride;
+    EACH(r, ROWS) {
+      begins[r] -= stride;
+      sees[r] -= stride;
+    }
   }
   copies_wait(0);
 
-  // Teams together. Their sums take the ring's place.
-#pragma unroll
-  for (int r = 0; r < ROWS; ++r)
-    if (lane == 0) highs[r * TEAMS + team] = high[r];
-  barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll
-  for (int r = 0; r < ROWS; ++r) {
-    const float factor = fast_exp2(high[r] - highest_of(highs + r * TEAMS));
-    if (lane == 0) totals[r * TEAMS + team] = total[r] * factor;
-#pragma unroll
-    for (int j = 0; j < DL; ++j)
-      ring[(team * ROWS + r) * DP + (j / VW * LANES + lane) * VW + j % VW] = sum[r][j] * factor;
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
+  gather_teams(ring, highs, totals, sum, high, total, team, lane);
   const long part0 = ((long)head * splits + split) * ROWS;
   for (int i = lid; i < ROWS * VECTORS; i += W) {
     const int r = i / VECTORS;
     const int d = i % VECTORS * VW;
     float weights = 0.0f;
     floatw value = 0.0f;
-#pragma unroll
-    for (int t = 0; t < TEAMS; ++t) {
+    EACH(t, TEAMS) {
       weights += totals[r * TEAMS + t];
       value += *(__local const floatw*)(ring + (t * ROWS + r) * DP + d);
     }
@@ -301,11 +226,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
           sees_none ? (floatw)(0.0f) : value / weights;
     } else {
       *(__global floatw*)(parts + (part0 + r) * D + d) = value;
-      if (d == 0) {
-        // -inf: this row sees no key of this split.
-        state[(part0 + r) * 2] = sees_none ? -INFINITY : highest_of(highs + r * TEAMS);
-        state[(part0 + r) * 2 + 1] = weights;
-      }
+      if (d == 0) put_state(state, part0 + r, sees_none, highest_of(highs + r * TEAMS), weights);
     }
   }
 #if FUSED
@@ -313,43 +234,12 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void decode(
   if (splits == 1) return;
   __local uint flag;
   if (!comes_last(arrived + head, splits, &flag)) return;
-  parts += (long)head * splits * (ROWS * D);
-  state += (long)head * splits * (ROWS * 2);
+  const long row0 = (long)head * splits * ROWS;
   for (int i = lid; i < ROWS * VECTORS; i += W) {
     const int r = i / VECTORS;
     const int d = i % VECTORS * VW;
-    float highest = -INFINITY;
-    float weights = 0.0f;
-    floatw value = 0.0f;
-    // Asked for together, since a read takes half a microsecond and nothing else runs.
-    for (int p0 = 0; p0 < splits; p0 += 12) {
-      float highs_of[12], totals_of[12];
-      floatw parts_of[12];
-#pragma unroll
-      for (int i = 0; i < 12; ++i) {
-        const int at = (p0 + i < splits ? p0 + i : splits - 1) * ROWS + r;
-        highs_of[i] = load_shared1(state + 2 * at);
-        totals_of[i] = load_shared1(state + 2 * at + 1);
-        parts_of[i] = LOAD_PART(parts + at * D + d);
-      }
-      const float old = highest;
-#pragma unroll
-      for (int i = 0; i < 12; ++i) highest = fmax(highest, highs_of[i]);
-      const float base = highest == -INFINITY ? 0.0f : highest;
-      const float shrink = fast_exp2(old - base);
-      weights *= shrink;
-      value *= shrink;
-#pragma unroll
-      for (int i = 0; i < 12; ++i) {
-        const float factor = fast_exp2(highs_of[i] - base);
-        if (p0 + i < splits) {
-          weights += factor * totals_of[i];
-          value += factor * parts_of[i];
-        }
-      }
-    }
     *(__global floatw*)(o + row_start(r, group, q_len, head0) + d) =
-        highest == -INFINITY ? (floatw)(0.0f) : value / weights;
+        merged(parts + (row0 + r) * D, state + (row0 + r) * 2, ROWS, D, d, splits);
   }
 #endif
 }

@@ -32,3 +32,99 @@ long row_of(int r, int group, int q_len, int head0) {
 long row_start(int r, int group, int q_len, int head0) {
   return row_of(r, group, q_len, head0) * D;
 }
+
+// What a group computes: from row0 on, BQ rows of one kv head, against some of its keys.
+typedef struct {
+  int head, head0;           // batch and kv head; batch and first query head
+  int rows, row0;            // rows of the kv head, and the first of this group
+  int held;                  // keys of the kv head
+  int seen_by_all, seen;     // where the keys end that all rows see, and that any row sees
+  int hidden;                // where the keys end that the window hides from some row
+  int first_key, end_key;    // the keys of this group's share
+} Place;
+// Functions that take a Place or an item's arrays are inlined: a call would put them in memory.
+#define INLINED __attribute__((always_inline))
+INLINED Place place_of(int head, int row0, int block_rows, int split, int keys_per_split, int group, int q_len,
+               int held, int causal, int window) {
+  Place p;
+  p.head = head;
+  p.head0 = head * group;
+  p.rows = q_len * group;
+  p.row0 = row0;
+  p.held = held;
+  p.seen = visible_keys(min(row0 + block_rows, p.rows) - 1, group, q_len, held, causal);
+  p.seen_by_all = visible_keys(row0, group, q_len, held, causal);
+  p.hidden = first_visible(p.seen, window);
+  p.first_key = first_visible(p.seen_by_all, window) + split * keys_per_split;
+  p.end_key = min(p.first_key + keys_per_split, p.seen);
+  return p;
+}
+
+// A row's share of the keys, for attention_merge.cl: the maximum, -inf if it sees none of them, and the
+// sum of the weights.
+void put_state(__global float* state, long row, bool sees_none, float high, float total) {
+  state[row * 2] = sees_none ? -INFINITY : high;
+  state[row * 2 + 1] = total;
+}
+
+// VW neighbours from column `at` on of a row of o from its shares of the keys, whose sums `parts` and states
+// have rows `rows` apart: with M the largest maximum and w = base^(maximum - M), Σ w·part / Σ w·sum; zeros
+// if the row sees no key. The base is that of the scores. AT_ONCE shares are asked for together.
+#if VW == 4
+typedef float4 floatw;
+#elif VW == 2
+typedef float2 floatw;
+#else
+typedef float floatw;
+#endif
+#if BASE_e
+#define POWER(x) exp(x)
+#else
+#define POWER(x) fast_exp2(x)
+#endif
+#if FUSED
+// Other groups of this launch wrote them; a read takes half a microsecond, and nothing else runs.
+#define AT_ONCE 12
+#define LOAD_STATE(p) load_shared1(p)
+#if VW == 4
+#define LOAD_PART(p) load_shared((__global const float4*)(p))
+#elif VW == 2
+#define LOAD_PART(p) ((float2)(load_shared1(p), load_shared1((p) + 1)))
+#else
+#define LOAD_PART(p) load_shared1(p)
+#endif
+#else
+#define AT_ONCE 4
+#define LOAD_STATE(p) (*(p))
+#define LOAD_PART(p) (*(__global const floatw*)(p))
+#endif
+floatw merged(__global const float* parts, __global const float* state, int rows, int columns, int at,
+              int splits) {
+  float high = -INFINITY;
+  float weights = 0.0f;
+  floatw value = 0.0f;
+  for (int s0 = 0; s0 < splits; s0 += AT_ONCE) {
+    float highs[AT_ONCE], totals[AT_ONCE];
+    floatw values[AT_ONCE];
+    EACH(i, AT_ONCE) {
+      const long row = (long)min(s0 + i, splits - 1) * rows;
+      highs[i] = LOAD_STATE(state + 2 * row);
+      totals[i] = LOAD_STATE(state + 2 * row + 1);
+      values[i] = LOAD_PART(parts + row * columns + at);
+    }
+    const float old = high;
+    EACH(i, AT_ONCE) high = fmax(high, highs[i]);
+    const float base = high == -INFINITY ? 0.0f : high;
+    const float shrink = POWER(old - base);
+    weights *= shrink;
+    value *= shrink;
+    EACH(i, AT_ONCE) {
+      const float factor = POWER(highs[i] - base);
+      if (s0 + i < splits) {
+        weights += factor * totals[i];
+        value += factor * values[i];
+      }
+    }
+  }
+  return high == -INFINITY ? (floatw)(0.0f) : value / weights;
+}

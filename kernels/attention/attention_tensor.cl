@@ -32,7 +32,8 @@
 #define DOWNSCALE2 1.490116119384765625e-8f    // 2^-26
 
 #define LANES UNROLL_LANES for (int l = 0; l < WARP_LANES; ++l)
-#define EACH(i, count) UNROLL_LANES for (int i = 0; i < (count); ++i)
+// Written out where lanes are work-items.
+#define EVERY(i, count) UNROLL_LANES for (int i = 0; i < (count); ++i)
 
 // The largest, or the sum, of the four lanes that share rows of a fragment.
 #if CODE_PATH == 1
@@ -52,18 +53,18 @@
 #define PLUS(x, y) ((x) + (y))
 
 // Starts the copy of rows × D floats into a tile of R rows: zeros beyond either.
-#define COPY_ROWS(tile, LD, R, FROM, exist)                                              \
-  for (int at = lid; at < (R) * (DP / VW); at += ITEMS) {                                \
-    const int row = at / (DP / VW);                                                      \
-    const int d = at % (DP / VW) * VW;                                                   \
+#define COPY_ROWS(tile, LD, R, FROM, exist)                                                \
+  for (int n = lid; n < (R) * (DP / VW); n += ITEMS) {                                     \
+    const int row = n / (DP / VW);                                                         \
+    const int d = n % (DP / VW) * VW;                                                      \
     CAT(copy_async, VW)((tile) + row * (LD) + d, FROM + d, row < (exist) && d < D ? VW : 0); \
   }
 
 // part += a·b in three products over 16 steps, smallest first, for NJ fragments of b.
 #define THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)                                  \
-  EACH(s, 2) EACH(j, NJ) EACH(i, MT) MMA_TF32(part[i][j], small_a[i][s], big_b[j][s]);        \
-  EACH(s, 2) EACH(j, NJ) EACH(i, MT) MMA_TF32(part[i][j], big_a[i][s], small_b[j][s]);        \
-  EACH(s, 2) EACH(j, NJ) EACH(i, MT) MMA_TF32(part[i][j], big_a[i][s], big_b[j][s]);
+  EVERY(s, 2) EVERY(j, NJ) EVERY(i, MT) MMA_TF32(part[i][j], small_a[i][s], big_b[j][s]);        \
+  EVERY(s, 2) EVERY(j, NJ) EVERY(i, MT) MMA_TF32(part[i][j], big_a[i][s], small_b[j][s]);        \
+  EVERY(s, 2) EVERY(j, NJ) EVERY(i, MT) MMA_TF32(part[i][j], big_a[i][s], big_b[j][s]);
 
 // A row in plain float32 by one item.
 void strict_row(__global const float* q, __global const float* k, __global const float* v,
@@ -87,6 +88,143 @@ void strict_row(__global const float* q, __global const float* k, __global const
   }
 }
 
+#define SUMS(name, columns) float (*name)[(columns) / 8][WARP_LANES][4]
+#define OF_ROWS(type, name) type (*name)[2][WARP_LANES]
+
+// score = q·kᵀ of the warp's rows from first_row on and a tile of keys.
+INLINED void multiply_keys(SUMS(score, BK), __local const float* q_tile,
+                           __local const float* k_tile, int first_row) {
+  const int lid = get_local_id(0);
+  EVERY(i, MT) EVERY(j, BK / 8) LANES EVERY(r, 4) score[i][j][l][r] = 0.0f;
+  _Pragma("unroll 1")
+  for (int d0 = 0; d0 < DP; d0 += 16) {
+    float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
+    EVERY(i, MT) LANES EVERY(h, 2) {
+      const int lane = LANE_OF(lid, l);
+      const float4 x = *(__local const float4*)(
+          q_tile + (first_row + 16 * i + 8 * h + lane / 4) * LDK + d0 + 4 * (lane % 4));
+      SPLIT_TF32(big_a[i][0][l][h], small_a[i][0][l][h], x.x * UPSCALE)
+      SPLIT_TF32(big_a[i][0][l][2 + h], small_a[i][0][l][2 + h], x.y * UPSCALE)
+      SPLIT_TF32(big_a[i][1][l][h], small_a[i][1][l][h], x.z * UPSCALE)
+      SPLIT_TF32(big_a[i][1][l][2 + h], small_a[i][1][l][2 + h], x.w * UPSCALE)
+    }
+    EVERY(n, BK / 8 / NJ) {
+      float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
+      float part[MT][NJ][WARP_LANES][4];
+      EVERY(j, NJ) LANES {
+        const int lane = LANE_OF(lid, l);
+        const float4 x = *(__local const float4*)(
+            k_tile + (8 * (n * NJ + j) + lane / 4) * LDK + d0 + 4 * (lane % 4));
+        SPLIT_TF32(big_b[j][0][l][0], small_b[j][0][l][0], x.x * UPSCALE)
+        SPLIT_TF32(big_b[j][0][l][1], small_b[j][0][l][1], x.y * UPSCALE)
+        SPLIT_TF32(big_b[j][1][l][0], small_b[j][1][l][0], x.z * UPSCALE)
+        SPLIT_TF32(big_b[j][1][l][1], small_b[j][1][l][1], x.w * UPSCALE)
+      }
+      EVERY(i, MT) EVERY(j, NJ) LANES EVERY(r, 4) part[i][j][l][r] = 0.0f;
+      THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)
+      EVERY(i, MT) EVERY(j, NJ) LANES EVERY(r, 4) score[i][n * NJ + j][l][r] += part[i][j][l][r];
+    }
+  }
+}
+
+// Scores become weights, with -inf for what a row does not see where the tile is_edge; what was added before
+// shrinks.
+INLINED void weigh(SUMS(score, BK), SUMS(sum, DP), OF_ROWS(float, high), OF_ROWS(float, total),
+                   OF_ROWS(int, sees), int key0, bool is_edge, float scale2) {
+  const int lid = get_local_id(0);
+  EVERY(i, MT) EVERY(h, 2) {
+    float top[WARP_LANES];
+    LANES {
+      const int lane = LANE_OF(lid, l);
+      top[l] = high[i][h][l];
+      EVERY(j, BK / 8) EVERY(r, 2) {
+        const float x = score[i][j][l][2 * h + r] * DOWNSCALE2 * scale2;
+        const int key = key0 + 8 * j + lane % 4 * 2 + r;
+        score[i][j][l][2 * h + r] = is_edge && key >= sees[i][h][l] ? -INFINITY : x;
+        top[l] = fmax(top[l], score[i][j][l][2 * h + r]);
+      }
+    }
+    OF_FOUR(top, fmax)
+    LANES {
+      const float shrink = fast_exp2(high[i][h][l] - top[l]);
+      high[i][h][l] = top[l];
+      total[i][h][l] *= shrink;
+      EVERY(j, DP / 8) EVERY(r, 2) sum[i][j][l][2 * h + r] *= shrink;
+      EVERY(j, BK / 8) EVERY(r, 2) {
+        score[i][j][l][2 * h + r] = fast_exp2(score[i][j][l][2 * h + r] - top[l]);
+        total[i][h][l] += score[i][j][l][2 * h + r];
+      }
+    }
+  }
+}
+
+// sum += weights·v of a tile of values.
+INLINED void add_values(SUMS(sum, DP), SUMS(score, BK), __local const float* v_tile) {
+  const int lid = get_local_id(0);
+  EVERY(c, BK / 16) {
+    float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
+    EVERY(i, MT) EVERY(s, 2) LANES EVERY(h, 2) EVERY(r, 2)
+      SPLIT_TF32(big_a[i][s][l][2 * r + h], small_a[i][s][l][2 * r + h],
+            score[i][2 * c + s][l][2 * h + r])
+    EVERY(n, (DP / 8 + NJ - 1) / NJ) {
+      float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
+      float part[MT][NJ][WARP_LANES][4];
+      EVERY(j, NJ / 2) LANES EVERY(s, 2) EVERY(t, 2) {
+        // The last four fragments of an odd number of pairs: the others' values once more.
+        const int pair = min(n * (NJ / 2) + j, DP / 16 - 1);
+        const int lane = LANE_OF(lid, l);
+        const float2 x = *(__local const float2*)(
+            v_tile + (16 * c + 8 * s + lane % 4 * 2 + t) * LDV + 16 * pair + lane / 4 * 2);
+        SPLIT_TF32(big_b[2 * j][s][l][t], small_b[2 * j][s][l][t], x.x * UPSCALE)
+        SPLIT_TF32(big_b[2 * j + 1][s][l][t], small_b[2 * j + 1][s][l][t], x.y * UPSCALE)
+      }
+      EVERY(i, MT) EVERY(j, NJ) LANES EVERY(r, 4) part[i][j][l][r] = 0.0f;
+      THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)
+      EVERY(j, NJ) {
+        if (n * NJ + j < DP / 8)
+          EVERY(i, MT) LANES EVERY(r, 4) sum[i][n * NJ + j][l][r] += part[i][j][l][r];
+      }
+    }
+  }
+}
+
+// Rows of o; is_wrong: those that are not finite.
+INLINED void put_rows(__global float* o, SUMS(sum, DP), OF_ROWS(float, total), OF_ROWS(int, sees),
+                      __local int* is_wrong, const Place at, int first_row, int group, int q_len) {
+  const int lid = get_local_id(0);
+  EVERY(i, MT) EVERY(h, 2) {
+    OF_FOUR(total[i][h], PLUS)
+    LANES {
+      const int q4 = LANE_OF(lid, l) % 4 * 4;
+      const int row = first_row + 16 * i + 8 * h + LANE_OF(lid, l) / 4;
+      if (at.row0 + row < at.rows) {
+        __global float* to = o + row_start(at.row0 + row, group, q_len, at.head0);
+        const float factor = DOWNSCALE / total[i][h][l];
+        float not_finite = 0.0f;
+        EVERY(pair, DP / 16) {
+          // Columns 4q, 4q + 1, 4q + 2, 4q + 3 of 16.
+          float value[4];
+          EVERY(c, 4) value[c] = sum[i][2 * pair + c % 2][l][2 * h + c / 2] * factor;
+          EVERY(c, 4) {
+            if (sees[i][h][l] == 0) value[c] = 0.0f;
+            not_finite = fma(value[c], 0.0f, not_finite);
+          }
+#if VW == 4
+          if (16 * pair + q4 < D)
+            *(__global float4*)(to + 16 * pair + q4) =
+                (float4)(value[0], value[1], value[2], value[3]);
+#else
+          EVERY(c, 4) {
+            if (16 * pair + q4 + c < D) to[16 * pair + q4 + c] = value[c];
+          }
+#endif
+        }
+        if (not_finite != 0.0f) is_wrong[row] = 1;
+      }
+    }
+  }
+}
+
 // One group per (batch, kv head, block of rows).
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
     __global const float* restrict q, __global const float* restrict k,
@@ -99,21 +237,18 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
 
   const int lid = get_local_id(0);
   const int first_row = WARP_OF(lid) * MT * 16;  // of the warp within the block
-  const int rows = q_len * group;
   // The last blocks see most keys when causal: those of all heads start first. Otherwise the blocks
   // of a head run together, for the cache.
   const int unit = get_group_id(0);
   const int head = causal ? unit % heads : unit / row_blocks;
   const int block = row_blocks - 1 - (causal ? unit / heads : unit % row_blocks);
-  const int head0 = head * group;
-  const int row0 = block * BQ;
-  const int last_row = min(row0 + BQ, rows) - 1;
-  const int end_key = visible_keys(last_row, group, q_len, kv_len, causal);
-  const int seen_by_all = visible_keys(row0, group, q_len, kv_len, causal);
+  const Place at = place_of(head, block * BQ, BQ, 0, kv_len, group, q_len, kv_len, causal, 0);
+  const int end_key = at.end_key;
   k += (long)head * kv_len * D;
   v += (long)head * kv_len * D;
 
-  COPY_ROWS(q_tile, LDK, BQ, q + row_start(min(row0 + row, rows - 1), group, q_len, head0), BQ)
+  COPY_ROWS(q_tile, LDK, BQ,
+            q + row_start(min(at.row0 + row, at.rows - 1), group, q_len, at.head0), BQ)
   COPY_ROWS(k_tile, LDK, BK, k + (long)row * D, end_key)
   copies_commit();
   COPY_ROWS(v_tile, LDV, BK, v + (long)row * D, end_key)
@@ -124,108 +259,31 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
   int sees[MT][2][WARP_LANES];
   float high[MT][2][WARP_LANES];
   float total[MT][2][WARP_LANES];
-  EACH(i, MT) EACH(h, 2) LANES {
-    const int row = row0 + first_row + 16 * i + 8 * h + LANE_OF(lid, l) / 4;
-    sees[i][h][l] = visible_keys(min(row, rows - 1), group, q_len, kv_len, causal);
+  EVERY(i, MT) EVERY(h, 2) LANES {
+    const int row = at.row0 + first_row + 16 * i + 8 * h + LANE_OF(lid, l) / 4;
+    sees[i][h][l] = visible_keys(min(row, at.rows - 1), group, q_len, kv_len, causal);
     high[i][h][l] = -FLT_MAX;
     total[i][h][l] = 0.0f;
   }
   float sum[MT][DP / 8][WARP_LANES][4];
-  EACH(i, MT) EACH(j, DP / 8) LANES EACH(r, 4) sum[i][j][l][r] = 0.0f;
+  EVERY(i, MT) EVERY(j, DP / 8) LANES EVERY(r, 4) sum[i][j][l][r] = 0.0f;
 
   for (int key0 = 0; key0 < end_key; key0 += BK) {
     copies_wait(1);
     barrier(CLK_LOCAL_MEM_FENCE);
     float score[MT][BK / 8][WARP_LANES][4];
-    EACH(i, MT) EACH(j, BK / 8) LANES EACH(r, 4) score[i][j][l][r] = 0.0f;
-    _Pragma("unroll 1")
-    for (int d0 = 0; d0 < DP; d0 += 16) {
-      float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
-      EACH(i, MT) LANES EACH(h, 2) {
-        const int lane = LANE_OF(lid, l);
-        const float4 x = *(__local const float4*)(
-            q_tile + (first_row + 16 * i + 8 * h + lane / 4) * LDK + d0 + 4 * (lane % 4));
-        SPLIT_TF32(big_a[i][0][l][h], small_a[i][0][l][h], x.x * UPSCALE)
-        SPLIT_TF32(big_a[i][0][l][2 + h], small_a[i][0][l][2 + h], x.y * UPSCALE)
-        SPLIT_TF32(big_a[i][1][l][h], small_a[i][1][l][h], x.z * UPSCALE)
-        SPLIT_TF32(big_a[i][1][l][2 + h], small_a[i][1][l][2 + h], x.w * UPSCALE)
-      }
-      EACH(n, BK / 8 / NJ) {
-        float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
-        float part[MT][NJ][WARP_LANES][4];
-        EACH(j, NJ) LANES {
-          const int lane = LANE_OF(lid, l);
-          const float4 x = *(__local const float4*)(
-              k_tile + (8 * (n * NJ + j) + lane / 4) * LDK + d0 + 4 * (lane % 4));
-          SPLIT_TF32(big_b[j][0][l][0], small_b[j][0][l][0], x.x * UPSCALE)
-          SPLIT_TF32(big_b[j][0][l][1], small_b[j][0][l][1], x.y * UPSCALE)
-          SPLIT_TF32(big_b[j][1][l][0], small_b[j][1][l][0], x.z * UPSCALE)
-          SPLIT_TF32(big_b[j][1][l][1], small_b[j][1][l][1], x.w * UPSCALE)
-        }
-        EACH(i, MT) EACH(j, NJ) LANES EACH(r, 4) part[i][j][l][r] = 0.0f;
-        THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)
-        EACH(i, MT) EACH(j, NJ) LANES EACH(r, 4) score[i][n * NJ + j][l][r] += part[i][j][l][r];
-      }
-    }
+    multiply_keys(score, q_tile, k_tile, first_row);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (key0 + BK < end_key) {
       COPY_ROWS(k_tile, LDK, BK, k + (long)(key0 + BK + row) * D, end_key - key0 - BK)
     }
     copies_commit();
 
-    const bool is_edge = seen_by_all < key0 + BK;
-    EACH(i, MT) EACH(h, 2) {
-      float top[WARP_LANES];
-      LANES {
-        const int lane = LANE_OF(lid, l);
-        top[l] = high[i][h][l];
-        EACH(j, BK / 8) EACH(r, 2) {
-          const float x = score[i][j][l][2 * h + r] * DOWNSCALE2 * scale2;
-          const int key = key0 + 8 * j + lane % 4 * 2 + r;
-          score[i][j][l][2 * h + r] = is_edge && key >= sees[i][h][l] ? -INFINITY : x;
-          top[l] = fmax(top[l], score[i][j][l][2 * h + r]);
-        }
-      }
-      OF_FOUR(top, fmax)
-      LANES {
-        const float shrink = fast_exp2(high[i][h][l] - top[l]);
-        high[i][h][l] = top[l];
-        total[i][h][l] *= shrink;
-        EACH(j, DP / 8) EACH(r, 2) sum[i][j][l][2 * h + r] *= shrink;
-        EACH(j, BK / 8) EACH(r, 2) {
-          score[i][j][l][2 * h + r] = fast_exp2(score[i][j][l][2 * h + r] - top[l]);
-          total[i][h][l] += score[i][j][l][2 * h + r];
-        }
-      }
-    }
+    weigh(score, sum, high, total, sees, key0, at.seen_by_all < key0 + BK, scale2);
 
     copies_wait(1);
     barrier(CLK_LOCAL_MEM_FENCE);
-    EACH(c, BK / 16) {
-      float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
-      EACH(i, MT) EACH(s, 2) LANES EACH(h, 2) EACH(r, 2)
-        SPLIT_TF32(big_a[i][s][l][2 * r + h], small_a[i][s][l][2 * r + h],
-              score[i][2 * c + s][l][2 * h + r])
-      EACH(n, (DP / 8 + NJ - 1) / NJ) {
-        float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
-        float part[MT][NJ][WARP_LANES][4];
-        EACH(j, NJ / 2) LANES EACH(s, 2) EACH(t, 2) {
-          // The last four fragments of an odd number of pairs: the others' values once more.
-          const int pair = min(n * (NJ / 2) + j, DP / 16 - 1);
-          const int lane = LANE_OF(lid, l);
-          const float2 x = *(__local const float2*)(
-              v_tile + (16 * c + 8 * s + lane % 4 * 2 + t) * LDV + 16 * pair + lane / 4 * 2);
-          SPLIT_TF32(big_b[2 * j][s][l][t], small_b[2 * j][s][l][t], x.x * UPSCALE)
-          SPLIT_TF32(big_b[2 * j + 1][s][l][t], small_b[2 * j + 1][s][l][t], x.y * UPSCALE)
-        }
-        EACH(i, MT) EACH(j, NJ) LANES EACH(r, 4) part[i][j][l][r] = 0.0f;
-        THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)
-        EACH(j, NJ) {
-          if (n * NJ + j < DP / 8)
-            EACH(i, MT) LANES EACH(r, 4) sum[i][n * NJ + j][l][r] += part[i][j][l][r];
-        }
-      }
-    }
+    add_values(sum, score, v_tile);
     barrier(CLK_LOCAL_MEM_FENCE);
     if (key0 + BK < end_key) {
       COPY_ROWS(v_tile, LDV, BK, v + (long)(key0 + BK + row) * D, end_key - key0 - BK)
@@ -234,42 +292,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
   }
   copies_wait(0);
 
-  EACH(i, MT) EACH(h, 2) {
-    OF_FOUR(total[i][h], PLUS)
-    LANES {
-      const int q4 = LANE_OF(lid, l) % 4 * 4;
-      const int row = first_row + 16 * i + 8 * h + LANE_OF(lid, l) / 4;
-      if (row0 + row < rows) {
-        __global float* to = o + row_start(row0 + row, group, q_len, head0);
-        const float factor = DOWNSCALE / total[i][h][l];
-        float not_finite = 0.0f;
-        EACH(pair, DP / 16) {
-          // Columns 4q, 4q + 1, 4q + 2, 4q + 3 of 16.
-          float value[4];
-          EACH(c, 4) value[c] = sum[i][2 * pair + c % 2][l][2 * h + c / 2] * factor;
-          EACH(c, 4) {
-            if (sees[i][h][l] == 0) value[c] = 0.0f;
-            not_finite = fma(value[c], 0.0f, not_finite);
-          }
-#if VW == 4
-          if (16 * pair + q4 < D)
-            *(__global float4*)(to + 16 * pair + q4) =
-                (float4)(value[0], value[1], value[2], value[3]);
-#else
-          EACH(c, 4) {
-            if (16 * pair + q4 + c < D) to[16 * pair + q4 + c] = value[c];
-          }
-#endif
-        }
-        if (not_finite != 0.0f) is_wrong[row] = 1;
-      }
-    }
-  }
+  put_rows(o, sum, total, sees, is_wrong, at, first_row, group, q_len);
   barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
   for (int row = lid; row < BQ; row += ITEMS) {
     if (is_wrong[row] == 0) continue;
-    const int r = row0 + row;
-    strict_row(q + row_start(r, group, q_len, head0), k, v, o + row_start(r, group, q_len, head0),
+    const int r = at.row0 + row;
+    const long start = row_start(r, group, q_len, at.head0);
+    strict_row(q + start, k, v, o + start,
                visible_keys(r, group, q_len, kv_len, causal), scale2);
   }
 }

@@ -55,29 +55,12 @@
 // The steps of an unrolled loop over keys see the same places each time.
 #define SAME_BANKS (UNROLL * PAIR % 8 == 0)
 
-#if VW == 4
-#define COPY copy_async4
-#elif VW == 2
-#define COPY copy_async2
-#else
-#define COPY copy_async1
-#endif
-
-// 4 floats of local memory, aligned, into the private array `to`.
-#define GET4(to, from)                              \
-  {                                                 \
-    const float4 x4 = *(__local const float4*)(from); \
-    (to)[0] = x4.x;                                 \
-    (to)[1] = x4.y;                                 \
-    (to)[2] = x4.z;                                 \
-    (to)[3] = x4.w;                                 \
-  }
+#define COPY CAT(copy_async, VW)
 
 // sum += x·yᵀ, TM rows by N columns, rows there and back: at either end y[j] is still at hand. Hopper
 // reads two banks of registers once a clock each, so a multiply-add of three new operands takes two.
-#define OUTER(sum, N, x, y)                              \
-  _Pragma("unroll") for (int i = 0; i < TM; ++i)         \
-  _Pragma("unroll") for (int step = 0; step < N; ++step) \
+#define OUTER(sum, N, x, y)            \
+  EACH(i, TM) EACH(step, N)            \
       (sum)[i][i % 2 ? N - 1 - step : step] += (x)[i] * (y)[i % 2 ? N - 1 - step : step];
 
 // Whether the next step's operands are read while the last step of a chunk multiplies: on code path 1
@@ -134,7 +117,7 @@ void transpose_keys(__local float* to, __local const float* from) {
     if (SQUARES % W != 0 && n + lid >= SQUARES) continue;
     float x[4][4];
 #pragma unroll
-    for (uint i = 0; i < 4; ++i) GET4(x[i], from + (i * SQUARES + n + lid) * 4);
+    for (uint i = 0; i < 4; ++i) GET4(x[i], __local, from + (i * SQUARES + n + lid) * 4);
     const uint d = SQUARE_COLUMN(n + lid, BK);
 #pragma unroll
     for (uint c = 0; c < 4; ++c)
@@ -155,6 +138,197 @@ bool is_wild(__local const float* from) {
     for (int c = 0; c < VW; ++c) zeros += at[c] * 0.0f;
   }
   return !(zeros == 0.0f);
+}
+
+// Row i of an item within its block.
+#define ROW(ty, i) (4 * (ty) + (i) / 4 * 4 * TR + (i) % 4)
+
+// Transposes the queries of this block, times `scale2`: to[column][row]. The same squares as of keys.
+INLINED void load_queries(__local float* to, __global const float* q, const Place at, int group, int q_len,
+                  float scale2) {
+#pragma unroll 4
+  for (uint square = get_local_id(0); square < BQ * KD / 16; square += W) {
+    const uint vector = SQUARE_VECTOR(square, BQ);
+    const uint d = SQUARE_COLUMN(square, BQ);
+    float x[4][4];
+#pragma unroll
+    for (uint i = 0; i < 4; ++i) {
+      const int row = at.row0 + 4 * vector + i;
+      const long from = row_start(row < at.rows ? row : at.rows - 1, group, q_len, at.head0);
+#if VW == 4
+      const float4 x4 = d < D ? *(__global const float4*)(q + from + d) : (float4)(0.0f);
+      x[i][0] = x4.x * scale2;
+      x[i][1] = x4.y * scale2;
+      x[i][2] = x4.z * scale2;
+      x[i][3] = x4.w * scale2;
+#else
+#pragma unroll
+      for (uint c = 0; c < 4; ++c) x[i][c] = d + c < D ? q[from + d + c] * scale2 : 0.0f;
+#endif
+    }
+#pragma unroll
+    for (uint c = 0; c < 4; ++c)
+      *(__local float4*)(to + (d + c) * BQ + 4 * D_VECTOR(vector, d, BQ)) =
+          (float4)(x[0][c], x[1][c], x[2][c], x[3][c]);
+  }
+}
+
+// Step 1 of a chunk of columns: s += q·kᵀ, whose columns begin at x_at and y_at.
+INLINED void multiply_keys(float (*s)[SN], __local const float* x_at, __local const float* y_at, int tx,
+                      int ty) {
+#define LOAD_Q(to, d, like)                                      \
+  _Pragma("unroll") for (int i = 0; i < TM; i += 4)              \
+      GET4((to) + i, __local, x_at + (d) * BQ + 4 * D_VECTOR(ty + i / 4 * TR, like, BQ));
+#define LOAD_K(to, d, like)                                      \
+  _Pragma("unroll") for (int j = 0; j < SN; j += 4)              \
+      GET4((to) + j, __local, y_at + (d) * BK + 4 * D_VECTOR(tx + j / 4 * TC, like, BK));
+  float x[2][TM], y[2][SN];
+  LOAD_Q(x[0], 0, 0);
+  LOAD_K(y[0], 0, 0);
+#pragma unroll 1
+  for (int d = 0; d < CD; d += UNROLL) {
+    EACH(u, UNROLL) {
+      if (u + 1 < UNROLL || READS_ON(d + UNROLL < CD)) {
+        LOAD_Q(x[(u + 1) % 2], u + 1, SAME_PLACES ? u + 1 : d + u + 1);
+        LOAD_K(y[(u + 1) % 2], u + 1, SAME_PLACES ? u + 1 : d + u + 1);
+      }
+      OUTER(s, SN, x[u % 2], y[u % 2]);
+    }
+    x_at += UNROLL * BQ;
+    y_at += UNROLL * BK;
+  }
+}
+
+// What the options make of the scores of `keys` keys from key0 on, and -inf for those that a row does
+// not see.
+INLINED void apply_options(float (*s)[SN], __global const float* mask, const Place at,
+                      __local const int* sees, int key0, int keys, int tx, int ty, int group,
+                      int kv_len, int window, float cap) {
+#if SOFTCAP || MASK
+  EACH(i, TM) {
+    __global const float* mask_row =
+        mask + (long)(min(at.row0 + ROW(ty, i), at.rows - 1) / group) * kv_len;
+    EACH(j, SN) {
+#if SOFTCAP
+      s[i][j] = cap * tanh(s[i][j] / cap);
+#endif
+#if MASK
+      if (tx + j * TC < keys) s[i][j] += M_LOG2E_F * mask_row[key0 + tx + j * TC];
+#endif
+    }
+  }
+#endif
+  if (keys < BK || at.seen_by_all < key0 + BK || at.hidden > key0) {
+    EACH(i, TM) {
+      const int seen_to = sees[ROW(ty, i)];
+      const int begin = first_visible(seen_to, window) - key0;
+      const int end = min(seen_to - key0, keys);
+      EACH(j, SN) if (tx + j * TC < begin || tx + j * TC >= end) s[i][j] = -INFINITY;
+    }
+  }
+}
+
+// Step 2: scores become weights, also in pt; what was added before shrinks.
+INLINED void weigh(float (*s)[SN], float (*sum)[ON], float* high, float* total, __local float* pt,
+              __local float* scratch, int tx, int ty) {
+  EACH(i, TM) {
+    float highest = high[i];
+    EACH(j, SN) highest = fmax(highest, s[i][j]);
+    highest = near_max(highest, scratch, TC, PAIR);
+    const float shrink = fast_exp2(high[i] - highest);
+    high[i] = highest;
+    total[i] *= shrink;
+    EACH(j, ON) sum[i][j] *= shrink;
+    EACH(j, SN) {
+      s[i][j] = fast_exp2(s[i][j] - highest);
+      total[i] += s[i][j];
+    }
+  }
+  EACH(j, SN)
+#pragma unroll
+    for (int i = 0; i < TM; i += 4)
+      *(__local float4*)(pt + (tx + j * TC) * BQ + 4 * P_VECTOR(ty + i / 4 * TR, tx)) =
+          (float4)(s[i][j], s[i + 1][j], s[i + 2][j], s[i + 3][j]);
+}
+
+// Columns of an item: vectors of 4, TC vectors apart, then one of 2, then a single one.
+#define LOAD_V(to, key)                                                                     \
+  _Pragma("unroll") for (int j = 0; j + 3 < ON; j += 4)                                     \
+      GET4((to) + j, __local, v_at + (key) * DP + 4 * tx + j * TC);                         \
+  if (ON % 4 >= 2) {                                                                        \
+    const float2 x2 = *(__local const float2*)(v_at + (key) * DP + ON / 4 * 4 * TC + 2 * tx); \
+    (to)[ON / 4 * 4] = x2.x;                                                                \
+    (to)[ON / 4 * 4 + ON % 4 / 2] = x2.y;                                                   \
+  }                                                                                         \
+  if (ON % 2 == 1) (to)[ON - 1] = v_at[(key) * DP + (ON - 1) * TC + tx];
+// `like` is any number that is the same as key modulo 8.
+#define LOAD_P(to, key, like)                                                               \
+  _Pragma("unroll") for (int i = 0; i < TM; i += 4)                                         \
+      GET4((to) + i, __local, p_at + (key) * BQ + 4 * P_VECTOR(ty + i / 4 * TR, like));
+
+// Step 3 of a chunk of values from key `first` of the tile on, of which `left` exist: sum += p·v.
+INLINED void add_values(float (*sum)[ON], __local const float* p_at, __local const float* v_at, int first,
+                   int left, int tx, int ty) {
+  float x[2][TM], y[2][ON];
+  LOAD_P(x[0], 0, first);
+  LOAD_V(y[0], 0);
+#pragma unroll 1
+  for (int key = 0; key < CN && key < left; key += UNROLL) {
+    EACH(u, UNROLL) {
+      if (u + 1 < UNROLL || READS_ON(key + UNROLL < CN)) {
+        LOAD_P(x[(u + 1) % 2], u + 1, SAME_BANKS ? u + 1 : first + key + u + 1);
+        LOAD_V(y[(u + 1) % 2], u + 1);
+      }
+      OUTER(sum, ON, x[u % 2], y[u % 2]);
+    }
+    p_at += UNROLL * BQ;
+    v_at += UNROLL * DP;
+  }
+}
+
+// The same where a value that some row does not see is not finite; key0: the chunk's first key.
+INLINED void add_wild_values(float (*sum)[ON], __local const float* p_at, __local const float* v_at,
+                        __local const int* sees, int key0, int first, int left, int tx, int ty,
+                        int window) {
+  int begin[TM], end[TM];
+  EACH(i, TM) {
+    const int seen_to = sees[ROW(ty, i)];
+    begin[i] = first_visible(seen_to, window) - key0;
+    end[i] = min(seen_to - key0, left);
+  }
+#pragma unroll 1
+  for (int key = 0; key < CN && key < left; ++key) {
+    float x[TM], y[ON];
+    LOAD_P(x, key, first + key);
+    LOAD_V(y, key);
+    EACH(i, TM)
+      if (key >= begin[i] && key < end[i])
+        EACH(j, ON) sum[i][j] += x[i] * y[j];
+  }
+}
+
+// This item's columns of a row of o, or of a part.
+INLINED void put_row(__global float* to, const float* sum, float factor, int tx, bool is_part) {
+#pragma unroll
+  for (int j = 0; j + 3 < ON; j += 4) {
+    const int d = 4 * tx + j * TC;
+#if VW == 4
+    // Parts have neighbours exchanged: a vector of sums in order would pin each of them to the
+    // bank of registers of its y (see OUTER).
+    if (d < D && is_part)
+      *(__global float4*)(to + d) = (float4)(sum[j + 1], sum[j], sum[j + 3], sum[j + 2]);
+    else if (d < D)
+      *(__global float4*)(to + d) = (float4)(sum[j], sum[j + 1], sum[j + 2], sum[j + 3]) * factor;
+#else
+    EACH(c, 4) if (d + c < D) to[d + c] = sum[j + c] * factor;
+#endif
+  }
+#pragma unroll
+  for (int j = ON / 4 * 4; j < ON / 2 * 2; ++j) {
+    const int d = ON / 4 * 4 * TC + 2 * tx + j % 2;
+    if (d < D) to[d] = sum[j] * factor;
+  }
+  if (ON % 2 == 1 && (ON - 1) * TC + tx < D) to[(ON - 1) * TC + tx] = sum[ON - 1] * factor;
 }
 
 // One group per (batch, kv head, split of the keys, block of rows). With one split o is the result.
@@ -183,31 +357,21 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
   const uint lid = get_local_id(0);
   const int tx = lid / PAIR % TC;
   const int ty = lid / (PAIR * TC) * PAIR + lid % PAIR;
-  const int rows = q_len * group;
   // The last blocks see most keys when causal: those of all heads start first. Otherwise the blocks
   // of a head run together, for the cache. Where all groups run at once, `fold` at a time are handed
   // to as many units: those with the longest groups get the shortest ones of the next `fold`.
   int unit = (uint)get_group_id(0) / splits;
-  if (causal && unit / fold % 2 == 1) {
-    const int end = (unit / fold + 1) * fold;
-    unit = unit / fold * fold + (end < heads * row_blocks ? end : heads * row_blocks) - 1 - unit;
-  }
+  if (causal && unit / fold % 2 == 1)
+    unit = unit / fold * fold + min((unit / fold + 1) * fold, heads * row_blocks) - 1 - unit;
   const int split = (uint)get_group_id(0) % splits;
   const int head = causal ? unit % heads : unit / row_blocks;  // batch and kv head
   const int block = row_blocks - 1 - (causal ? unit / heads : unit % row_blocks);
-  const int head0 = head * group;  // batch and first query head
-  const int row0 = block * BQ;
-  const int held = HELD(head);
-  const int last_row = row0 + BQ < rows ? row0 + BQ - 1 : rows - 1;
-  const int seen = visible_keys(last_row, group, q_len, held, causal);
-  const int seen_by_all = visible_keys(row0, group, q_len, held, causal);
-  const int hidden = first_visible(seen, window);  // keys that the window hides from some row
-  const int first_key = first_visible(seen_by_all, window) + split * keys_per_split;
-  const int end_key = first_key + keys_per_split < seen ? first_key + keys_per_split : seen;
+  const Place at = place_of(head, block * BQ, BQ, split, keys_per_split, group, q_len, HELD(head),
+                            causal, window);
 
-  __global const float* next_k = k + ((long)head * kv_len + first_key) * D;
-  __global const float* next_v = v + ((long)head * kv_len + first_key) * D;
-  int next_keys = end_key - first_key;  // of the tile that is asked for, and all after it
+  __global const float* next_k = k + ((long)head * kv_len + at.first_key) * D;
+  __global const float* next_v = v + ((long)head * kv_len + at.first_key) * D;
+  int next_keys = at.end_key - at.first_key;  // of the tile that is asked for, and all after it
   int next_chunk = 0;
   int next_slot = 0;
 #define ASK()                                                                        \
@@ -236,249 +400,63 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
   for (int stage = 0; stage < STAGES - 1; ++stage) ASK();
 
   if (lid == 0) *wild = 0;
-  for (uint i = lid; i < BQ; i += W) {
-    // Rows past the end repeat the last one; they are not stored.
-    const int r = row0 + i < rows ? row0 + i : rows - 1;
-    sees[i] = visible_keys(r, group, q_len, held, causal);
-  }
-  // The same squares as of keys. The first chunk's barrier shows them.
-#pragma unroll 4
-  for (uint square = lid; square < BQ * KD / 16; square += W) {
-    const uint vector = SQUARE_VECTOR(square, BQ);
-    const uint d = SQUARE_COLUMN(square, BQ);
-    float x[4][4];
-#pragma unroll
-    for (uint i = 0; i < 4; ++i) {
-      const int row = row0 + 4 * vector + i;
-      const long at = row_start(row < rows ? row : rows - 1, group, q_len, head0);
-#if VW == 4
-      const float4 x4 = d < D ? *(__global const float4*)(q + at + d) : (float4)(0.0f);
-      x[i][0] = x4.x * scale2;
-      x[i][1] = x4.y * scale2;
-      x[i][2] = x4.z * scale2;
-      x[i][3] = x4.w * scale2;
-#else
-#pragma unroll
-      for (uint c = 0; c < 4; ++c) x[i][c] = d + c < D ? q[at + d + c] * scale2 : 0.0f;
-#endif
-    }
-#pragma unroll
-    for (uint c = 0; c < 4; ++c)
-      *(__local float4*)(qt + (d + c) * BQ + 4 * D_VECTOR(vector, d, BQ)) =
-          (float4)(x[0][c], x[1][c], x[2][c], x[3][c]);
-  }
+  // Rows past the end repeat the last one; they are not stored.
+  for (uint i = lid; i < BQ; i += W)
+    sees[i] = visible_keys(min(at.row0 + (int)i, at.rows - 1), group, q_len, at.held, causal);
+  // The first chunk's barrier shows them.
+  load_queries(qt, q, at, group, q_len, scale2);
 
   float sum[TM][ON];
   float high[TM];
   float total[TM];  // of this item's keys
-#pragma unroll
-  for (int i = 0; i < TM; ++i) {
-#pragma unroll
-    for (int j = 0; j < ON; ++j) sum[i][j] = 0.0f;
+  EACH(i, TM) {
+    EACH(j, ON) sum[i][j] = 0.0f;
     high[i] = -FLT_MAX;
     total[i] = 0.0f;
   }
 
   // Items without any row multiply nothing.
-#define HAS_ROWS (row0 + 4 * ty < rows)
+#define HAS_ROWS (at.row0 + 4 * ty < at.rows)
   int slot = 0;
-  for (int key0 = first_key; key0 < end_key; key0 += BK) {
-    const int keys = end_key - key0 < BK ? end_key - key0 : BK;
-
-    // 1. Scores.
+  for (int key0 = at.first_key; key0 < at.end_key; key0 += BK) {
+    const int keys = min(at.end_key - key0, BK);
     float s[TM][SN];
-#pragma unroll
-    for (int i = 0; i < TM; ++i)
-#pragma unroll
-      for (int j = 0; j < SN; ++j) s[i][j] = 0.0f;
+    EACH(i, TM) EACH(j, SN) s[i][j] = 0.0f;
 #pragma unroll 1
     for (int chunk = 0; chunk < K_CHUNKS; ++chunk) {
       __local float* y_at = kt + chunk % KT_SLOTS * (CD * BK);
       NEXT_CHUNK(transpose_keys(y_at, chunk_at));
-      __local const float* x_at = qt + chunk * (CD * BQ);
-#define LOAD_Q(to, d, like)                             \
-  _Pragma("unroll") for (int i = 0; i < TM; i += 4)     \
-      GET4((to) + i, x_at + (d) * BQ + 4 * D_VECTOR(ty + i / 4 * TR, like, BQ));
-#define LOAD_K(to, d, like)                             \
-  _Pragma("unroll") for (int j = 0; j < SN; j += 4)     \
-      GET4((to) + j, y_at + (d) * BK + 4 * D_VECTOR(tx + j / 4 * TC, like, BK));
-      if (!HAS_ROWS) continue;
-      float x[2][TM], y[2][SN];
-      LOAD_Q(x[0], 0, 0);
-      LOAD_K(y[0], 0, 0);
-#pragma unroll 1
-      for (int d = 0; d < CD; d += UNROLL) {
-#pragma unroll
-        for (int u = 0; u < UNROLL; ++u) {
-          if (u + 1 < UNROLL || READS_ON(d + UNROLL < CD)) {
-            LOAD_Q(x[(u + 1) % 2], u + 1, SAME_PLACES ? u + 1 : d + u + 1);
-            LOAD_K(y[(u + 1) % 2], u + 1, SAME_PLACES ? u + 1 : d + u + 1);
-          }
-          OUTER(s, SN, x[u % 2], y[u % 2]);
-        }
-        x_at += UNROLL * BQ;
-        y_at += UNROLL * BK;
-      }
+      if (HAS_ROWS) multiply_keys(s, qt + chunk * (CD * BQ), y_at, tx, ty);
     }
-#if SOFTCAP || MASK
-#pragma unroll
-    for (int i = 0; i < TM; ++i) {
-      const int row = row0 + 4 * ty + i / 4 * 4 * TR + i % 4;
-      __global const float* mask_row =
-          mask + (long)((row < rows ? row : rows - 1) / group) * kv_len;
-#pragma unroll
-      for (int j = 0; j < SN; ++j) {
-#if SOFTCAP
-        s[i][j] = cap * tanh(s[i][j] / cap);
-#endif
-#if MASK
-        if (tx + j * TC < keys) s[i][j] += M_LOG2E_F * mask_row[key0 + tx + j * TC];
-#endif
-      }
-    }
-#endif
-    if (keys < BK || seen_by_all < key0 + BK || hidden > key0) {
-#pragma unroll
-      for (int i = 0; i < TM; ++i) {
-        const int seen_to = sees[4 * ty + i / 4 * 4 * TR + i % 4];
-        const int begin = first_visible(seen_to, window) - key0;
-        const int end = seen_to - key0 < keys ? seen_to - key0 : keys;
-#pragma unroll
-        for (int j = 0; j < SN; ++j)
-          if (tx + j * TC < begin || tx + j * TC >= end) s[i][j] = -INFINITY;
-      }
-    }
+    apply_options(s, mask, at, sees, key0, keys, tx, ty, group, kv_len, window, cap);
+    weigh(s, sum, high, total, pt, scratch, tx, ty);
 
-    // 2. Weights.
-#pragma unroll
-    for (int i = 0; i < TM; ++i) {
-      float highest = high[i];
-#pragma unroll
-      for (int j = 0; j < SN; ++j) highest = fmax(highest, s[i][j]);
-      highest = near_max(highest, scratch, TC, PAIR);
-      const float shrink = fast_exp2(high[i] - highest);
-      high[i] = highest;
-      total[i] *= shrink;
-#pragma unroll
-      for (int j = 0; j < ON; ++j) sum[i][j] *= shrink;
-#pragma unroll
-      for (int j = 0; j < SN; ++j) {
-        s[i][j] = fast_exp2(s[i][j] - highest);
-        total[i] += s[i][j];
-      }
-    }
-#pragma unroll
-    for (int j = 0; j < SN; ++j)
-#pragma unroll
-      for (int i = 0; i < TM; i += 4)
-        *(__local float4*)(pt + (tx + j * TC) * BQ + 4 * P_VECTOR(ty + i / 4 * TR, tx)) =
-            (float4)(s[i][j], s[i + 1][j], s[i + 2][j], s[i + 3][j]);
-
-    // 3. Weighted values.
-    const bool differs = causal && (seen_by_all < key0 + keys || hidden > key0);
+    const bool differs = causal && (at.seen_by_all < key0 + keys || at.hidden > key0);
 #pragma unroll 1
     for (int chunk = 0; chunk < V_CHUNKS; ++chunk) {
+      const int first = chunk * CN;
       NEXT_CHUNK(if (differs && is_wild(chunk_at)) *wild = 1);
-      __local const float* x_at = pt + chunk * (CN * BQ);
-// Columns of an item: vectors of 4, TC vectors apart, then one of 2, then a single one.
-#define LOAD_V(to, key)                                                                     \
-  _Pragma("unroll") for (int j = 0; j + 3 < ON; j += 4)                                     \
-      GET4((to) + j, chunk_at + (key) * DP + 4 * tx + j * TC);                              \
-  if (ON % 4 >= 2) {                                                                        \
-    const float2 x2 =                                                                       \
-        *(__local const float2*)(chunk_at + (key) * DP + ON / 4 * 4 * TC + 2 * tx);         \
-    (to)[ON / 4 * 4] = x2.x;                                                                \
-    (to)[ON / 4 * 4 + ON % 4 / 2] = x2.y;                                                   \
-  }                                                                                         \
-  if (ON % 2 == 1) (to)[ON - 1] = chunk_at[(key) * DP + (ON - 1) * TC + tx];
-// `like` is any number that is the same as key modulo 8.
-#define LOAD_P(to, key, like)                                                               \
-  _Pragma("unroll") for (int i = 0; i < TM; i += 4)                                         \
-      GET4((to) + i, x_at + (key) * BQ + 4 * P_VECTOR(ty + i / 4 * TR, like));
       if (!HAS_ROWS) continue;
-      if (differs && *wild) {
-        const int first = chunk * CN;
-        int begin[TM], end[TM];
-#pragma unroll
-        for (int i = 0; i < TM; ++i) {
-          const int seen_to = sees[4 * ty + i / 4 * 4 * TR + i % 4];
-          const int left = seen_to - key0 - first;
-          begin[i] = first_visible(seen_to, window) - key0 - first;
-          end[i] = left < keys - first ? left : keys - first;
-        }
-#pragma unroll 1
-        for (int key = 0; key < CN && first + key < keys; ++key) {
-          float x[TM], y[ON];
-          LOAD_P(x, key, first + key);
-          LOAD_V(y, key);
-#pragma unroll
-          for (int i = 0; i < TM; ++i)
-            if (key >= begin[i] && key < end[i])
-#pragma unroll
-              for (int j = 0; j < ON; ++j) sum[i][j] += x[i] * y[j];
-        }
-      } else {
-        float x[2][TM], y[2][ON];
-        LOAD_P(x[0], 0, chunk * CN);
-        LOAD_V(y[0], 0);
-#pragma unroll 1
-        for (int key = 0; key < CN && chunk * CN + key < keys; key += UNROLL) {
-#pragma unroll
-          for (int u = 0; u < UNROLL; ++u) {
-            if (u + 1 < UNROLL || READS_ON(key + UNROLL < CN)) {
-              LOAD_P(x[(u + 1) % 2], u + 1, SAME_BANKS ? u + 1 : chunk * CN + key + u + 1);
-              LOAD_V(y[(u + 1) % 2], u + 1);
-            }
-            OUTER(sum, ON, x[u % 2], y[u % 2]);
-          }
-          x_at += UNROLL * BQ;
-          chunk_at += UNROLL * DP;
-        }
-      }
+      if (differs && *wild)
+        add_wild_values(sum, pt + first * BQ, chunk_at, sees, key0 + first, first, keys - first, tx,
+                        ty, window);
+      else
+        add_values(sum, pt + first * BQ, chunk_at, first, keys - first, tx, ty);
     }
   }
   copies_wait(0);
 
-#pragma unroll
-  for (int i = 0; i < TM; ++i) total[i] = near_add(total[i], scratch, TC, PAIR);
-  const long split_row0 = ((long)head * splits + split) * rows;
-#pragma unroll
-  for (int i = 0; i < TM; ++i) {
-    const int row = 4 * ty + i / 4 * 4 * TR + i % 4;
-    const int r = row0 + row;
-    if (r >= rows) continue;
-    const int sees_to = visible_keys(r, group, q_len, held, causal);
-    const float factor = splits > 1 ? 1.0f : sees_to == 0 ? 0.0f : 1.0f / total[i];
-    __global float* to =
-        o + (splits > 1 ? (split_row0 + r) * D : row_start(r, group, q_len, head0));
-#pragma unroll
-    for (int j = 0; j + 3 < ON; j += 4) {
-      const int d = 4 * tx + j * TC;
-#if VW == 4
-      // Parts have neighbours exchanged: a vector of sums in order would pin each of them to the
-      // bank of registers of its y (see OUTER).
-      if (d < D && splits > 1)
-        *(__global float4*)(to + d) =
-            (float4)(sum[i][j + 1], sum[i][j], sum[i][j + 3], sum[i][j + 2]);
-      else if (d < D)
-        *(__global float4*)(to + d) =
-            (float4)(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]) * factor;
-#else
-#pragma unroll
-      for (int c = 0; c < 4; ++c)
-        if (d + c < D) to[d + c] = sum[i][j + c] * factor;
-#endif
-    }
-#pragma unroll
-    for (int j = ON / 4 * 4; j < ON / 2 * 2; ++j) {
-      const int d = ON / 4 * 4 * TC + 2 * tx + j % 2;
-      if (d < D) to[d] = sum[i][j] * factor;
-    }
-    if (ON % 2 == 1 && (ON - 1) * TC + tx < D) to[(ON - 1) * TC + tx] = sum[i][ON - 1] * factor;
-    if (splits > 1 && tx == 0) {
-      const bool sees_none = sees_to <= first_key || first_visible(sees_to, window) >= end_key;
-      state[(split_row0 + r) * 2] = sees_none ? -INFINITY : high[i];
-      state[(split_row0 + r) * 2 + 1] = total[i];
-    }
+  EACH(i, TM) total[i] = near_add(total[i], scratch, TC, PAIR);
+  const long split_row0 = ((long)head * splits + split) * at.rows;
+  EACH(i, TM) {
+    const int r = at.row0 + ROW(ty, i);
+    if (r >= at.rows) continue;
+    const int seen_to = visible_keys(r, group, q_len, at.held, causal);
+    put_row(o + (splits > 1 ? (split_row0 + r) * D : row_start(r, group, q_len, at.head0)), sum[i],
+            splits > 1 ? 1.0f : seen_to == 0 ? 0.0f : 1.0f / total[i], tx, splits > 1);
+    if (splits > 1 && tx == 0)
+      put_state(state, split_row0 + r,
+                seen_to <= at.first_key || first_visible(seen_to, window) >= at.end_key, high[i],
+                total[i]);
   }
 }

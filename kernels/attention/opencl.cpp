@@ -53,8 +53,7 @@ constexpr Tunable tunables[] = {
     {"cd", "path 1: columns of a chunk of keys", 1, 1024},
     {"cn", "path 1: rows of a chunk of values", 1, 1024},
     {"unroll", "path 1: steps of the inner loops written out", 1, 32},
-    {"stages", "paths 1, 2: chunks or steps in local memory; path 2, 1: a step in registers", 1,
-     16},
+    {"stages", "paths 1, 2: chunks or steps in local memory", 2, 16},
     {"warps", "path 3: warps of a group", 1, 32},
     {"mt", "path 3: fragments of 16 query rows per warp", 1, 2},
     {"lanes", "path 2: items that share a key", 1, 32},
@@ -325,10 +324,10 @@ class OpenclPlan final : public opencl::DevicePlan {
   }
 
   void prepare_merge(int64_t splits, int64_t w, const char* base, int64_t exchanged) {
-    merge_ = kernel(
-        attention_merge_cl,
-        fmt::format("-DV=1 -DD={} -DW={} -DBASE_{}=1 -DEXCHANGED={}", s_.v_dim, w, base, exchanged),
-        "merge");
+    merge_ = kernel(attention_merge_cl,
+                    fmt::format("-DV=1 -DVW=1 -DD={} -DW={} -DBASE_{}=1 -DEXCHANGED={}", s_.v_dim,
+                                w, base, exchanged),
+                    "merge");
     merge_.set_args(context(), parts_, state_, copy_of("o"), number(s_.group()), number(s_.q_len),
                     number(splits));
     merge_size_ = launch_of(heads_ * rows_, w);
@@ -438,7 +437,9 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
     if (code_path == 0 && tuning.get("fused", 0) == 1) return "fused=1 needs code_path 1";
     if (Decode::from(tuning).fits(room, s.head_dim, s.q_len * s.group())) return std::nullopt;
     return fmt::format(
-        "lanes must be a power of two up to 32 that divides w, w at most {} and the stages at most "
+        "lanes must be a power of two up to 32 that divides w, stages at least 2, w at most {} and "
+        "the "
+        "stages at most "
         "{} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }

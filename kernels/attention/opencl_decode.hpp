@@ -49,13 +49,13 @@ struct Decode {
     return ceil_div(ceil_div(head_dim, vector), lanes) * vector;
   }
   std::int64_t local_bytes(std::int64_t head_dim, std::int64_t rows) const {
-    const std::int64_t ring = stages == 1 ? 0 : stages * 2 * nb * w * lane_floats(head_dim);
+    const std::int64_t ring = stages * 2 * nb * w * lane_floats(head_dim);
     const std::int64_t sums = w * rows * lane_floats(head_dim);
     return 4 * (std::max(ring, sums) + 2 * w / lanes * rows + (code_path == 0 ? w : 0)) + 64;
   }
   bool fits(const Room& room, std::int64_t head_dim, std::int64_t rows) const {
     return lanes <= 32 && std::has_single_bit(static_cast<std::uint64_t>(lanes)) &&
-           w % lanes == 0 && stages >= 1 && w <= room.group_items &&
+           w % lanes == 0 && stages >= 2 && w <= room.group_items &&
            local_bytes(head_dim, rows) <= room.local_bytes;
   }
   std::string options(const Sizes& s) const {

@@ -39,6 +39,28 @@ COPY_NOW(1)
 #define copies_wait(N)
 #endif
 
+// 4 or VW floats of a memory, aligned, into the private array `to`.
+#define GET4(to, memory, from)                       \
+  {                                                  \
+    const float4 y4 = *(memory const float4*)(from); \
+    (to)[0] = y4.x;                                  \
+    (to)[1] = y4.y;                                  \
+    (to)[2] = y4.z;                                  \
+    (to)[3] = y4.w;                                  \
+  }
+#if VW == 4
+#define GET_VECTOR GET4
+#elif VW == 2
+#define GET_VECTOR(to, memory, from)                 \
+  {                                                  \
+    const float2 y2 = *(memory const float2*)(from); \
+    (to)[0] = y2.x;                                  \
+    (to)[1] = y2.y;                                  \
+  }
+#else
+#define GET_VECTOR(to, memory, from) (to)[0] = *(from)
+#endif
+
 // The value that work-item `local id ^ mask` of the group gives, mask below 32. Every item of the
 // group calls it with the same mask. `scratch`: a float per item of the group on code path 0, unused on
 // code path 1.

@@ -4,6 +4,9 @@
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
 
+// A loop written out, for arrays in registers.
+#define EACH(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
+
 #if V == 1
 typedef float floatv;
 #define VLOAD(p) (*(p))

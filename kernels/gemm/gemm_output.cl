@@ -16,9 +16,16 @@
 #if INTEGERS
 typedef int number;
 typedef int4 number4;
+#define NUMBER_VECTOR CAT(int, V)
 #else
 typedef float number;
 typedef float4 number4;
+#define NUMBER_VECTOR CAT(float, V)
+#endif
+#if V == 1
+typedef number numberv;
+#else
+typedef NUMBER_VECTOR numberv;
 #endif
 
 #if CODE_PATH == 1
@@ -34,7 +41,11 @@ float float_of_bfloat(ushort bits) { return as_float((uint)bits << 16); }
 
 #if C_TYPE == F16 || C_TYPE == BF16
 typedef ushort stored;
-typedef ushort4 stored4;
+#if V == 1
+typedef ushort storedv;
+#else
+typedef CAT(ushort, V) storedv;
+#endif
 // The upper half of the float; a NaN, which rounding could carry into the sign, is made quiet.
 ushort stored_of(float v) {
 #if C_TYPE == F16
@@ -47,31 +58,50 @@ ushort stored_of(float v) {
 #endif
 }
 #define NUMBER_OF(x) (C_TYPE == F16 ? float_of_half(x) : float_of_bfloat(x))
-stored4 stored4_of(float4 v) {
 #if CODE_PATH == 1
-  uint2 bits;
 #if C_TYPE == F16
-  asm volatile("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits.x) : "f"(v.y), "f"(v.x));
-  asm volatile("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits.y) : "f"(v.w), "f"(v.z));
+#define TWO_STORED "cvt.rn.f16x2.f32 %0, %1, %2;"
 #else
-  asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits.x) : "f"(v.y), "f"(v.x));
-  asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits.y) : "f"(v.w), "f"(v.z));
+#define TWO_STORED "cvt.rn.bf16x2.f32 %0, %1, %2;"
 #endif
+storedv storedv_of(float4 v) {
+  uint2 bits;
+  asm volatile(TWO_STORED : "=r"(bits.x) : "f"(v.y), "f"(v.x));
+  asm volatile(TWO_STORED : "=r"(bits.y) : "f"(v.w), "f"(v.z));
   return as_ushort4(bits);
-#else
-  return (stored4)(stored_of(v.x), stored_of(v.y), stored_of(v.z), stored_of(v.w));
-#endif
 }
-number4 number4_of(stored4 x) {
-  return (number4)(NUMBER_OF(x.x), NUMBER_OF(x.y), NUMBER_OF(x.z), NUMBER_OF(x.w));
+#else
+storedv storedv_of(numberv v) {
+  number from[V];
+  stored to[V];
+  VSTORE(v, from);
+  for (int i = 0; i < V; ++i) to[i] = stored_of(from[i]);
+  return VLOAD(to);
+}
+#endif
+numberv numberv_of(storedv x) {
+  stored from[V];
+  number to[V];
+  VSTORE(x, from);
+#pragma unroll
+  for (int i = 0; i < V; ++i) to[i] = NUMBER_OF(from[i]);
+  return VLOAD(to);
 }
 #else
 typedef number stored;
-typedef number4 stored4;
+typedef numberv storedv;
 #define stored_of(v) (v)
 #define NUMBER_OF(x) (x)
-#define stored4_of(v) (v)
-#define number4_of(x) (x)
+#define storedv_of(v) (v)
+#define numberv_of(x) (x)
+#endif
+// C_VECTORS=1: rows of c are a multiple of V long, so that every vector of it is aligned.
+#if C_VECTORS
+#define C_LOAD(p) (*(__global const storedv*)(p))
+#define C_STORE(v, p) (*(__global storedv*)(p) = (v))
+#else
+#define C_LOAD VLOAD
+#define C_STORE VSTORE
 #endif
 
 // The last arguments of a kernel, and what hands them on. Without a chain nobody reads the last two.
@@ -98,28 +128,31 @@ void put_one(number sum, long at, int col OUTPUT_ARGS) {
   c[at] = stored_of(one_result(sum, at, col, OUTPUT));
 }
 
-// Four neighbours, the first `count` of them. C_VECTORS=1: rows of c are a multiple of four long.
-void put_four(number4 sum, long at, int col, int count OUTPUT_ARGS) {
-#if C_VECTORS
-  if (count <= 0) return;
+// V neighbours, the first `count` of them; `col` is a multiple of V.
+void put_vector(numberv sum, long at, int col, int count OUTPUT_ARGS) {
+  if (count < V) {
+#if !C_VECTORS
+    number one[V];
+    VSTORE(sum, one);
+#pragma unroll
+    for (int i = 0; i < V; ++i)
+      if (i < count) put_one(one[i], at + i, col + i, OUTPUT);
+#endif
+    return;
+  }
 #if !INTEGERS
   sum *= alpha;
-  if (beta != 0.0f) sum += beta * number4_of(*(__global const stored4*)(c0 + at));
+  if (beta != 0.0f) sum += beta * numberv_of(C_LOAD(c0 + at));
 #if CHAIN
-  sum = epilogue(sum, HAS_BIAS ? *(__global const float4*)(bias + col) : (float4)(0.0f),
-                 HAS_ADD ? number4_of(*(__global const stored4*)(residual + at)) : (float4)(0.0f));
+  sum = epilogue(sum, HAS_BIAS ? *(__global const floatv*)(bias + col) : (floatv)(0.0f),
+                 HAS_ADD ? numberv_of(C_LOAD(residual + at)) : (floatv)(0.0f));
 #endif
 #endif
-  *(__global stored4*)(c + at) = stored4_of(sum);
-#else
-  if (count > 0) put_one(sum.x, at, col, OUTPUT);
-  if (count > 1) put_one(sum.y, at + 1, col + 1, OUTPUT);
-  if (count > 2) put_one(sum.z, at + 2, col + 2, OUTPUT);
-  if (count > 3) put_one(sum.w, at + 3, col + 3, OUTPUT);
-#endif
+  C_STORE(storedv_of(sum), c + at);
 }
+#define put_four put_vector  // where V is 4
 
 // gate=1, for which alpha is 1 and beta 0: silu(gate) · up.
 #if GATE
-number4 gated(number4 gate, number4 up) { return silu(gate) * up; }
+numberv gated(numberv gate, numberv up) { return silu(gate) * up; }
 #endif

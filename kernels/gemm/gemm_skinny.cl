@@ -1,222 +1,341 @@
 // Products with one short side, for GPUs: `few` rows x[i] times `many` rows w[j], k long. Memory
-// decides: w is read once, straight into registers, several vectors of VW floats under way per item;
-// x is small: KC steps of k wait in local memory, and the next KC arrive meanwhile (code_paths.cl; read by
-// ordinary loads instead, x kept w waiting for half of the time on an H200). a and b take either part.
-//   W_DEEP=1 (w's rows along k): a warp owns R rows of w, its lanes divide k. Each value of x that is
-//   read from local memory is used R times; that keeps local memory (128 bytes a clock and unit)
-//   ahead of the device's memory (16 on an H200) up to 32 rows of x.
-//   W_DEEP=0 (w's columns side by side): a lane owns VW neighbouring columns, the warps divide k.
+// decides: w is read once, and x, which is small, waits in local memory as float32 (read by ordinary
+// loads instead, it kept w waiting for half of the time on an H200). Three ways to read w:
+//   ROWS=1 (float32 rows along k): a warp owns R rows of w, its lanes divide k; several vectors of VW
+//   floats are under way per item, straight into registers. Each value of x that is read from local
+//   memory is used R times; that keeps local memory (128 bytes a clock and unit) ahead of the
+//   device's memory (16 on an H200) up to 32 rows of x.
+//   COLUMNS=1 (float32 columns side by side): a lane owns R = VW columns, the warps divide k.
+//   STORED=1 (b in any other format, rows along k): as ROWS, but w comes into local memory in pieces
+//   of 16 bytes while what came before is decoded and multiplied (gemm_stored_rows.cl). Groups take
+//   blocks of rows in turn.
 // SPLIT as in gemm_pipeline.cl: 1 writes the sums of a share of k to `parts`, 2 adds a block's up, 3
-// does both. FEW is `few` or the next compiled number above.
+// does both. FEW is `few` or the next compiled number above. GATE=1 (STORED alone): half of a warp's
+// rows are gate's, the others up's.
 
 #define ITEMS (32 * WARPS)
-// Rows or columns of w that a group owns.
-#define BLOCK (W_DEEP ? WARPS * R : 32 * VW)
-#if W_DEEP
-// [FEW][KC]; 4 floats more a row put neighbouring rows on other banks.
+#define OWN (R / (1 + GATE))  // columns of c per warp (ROWS, STORED) or lane
+// Rows of w per block, and columns of c.
+#define BLOCK_ROWS ((COLUMNS ? 32 : WARPS) * R)
+#define BLOCK ((COLUMNS ? 32 : WARPS) * OWN)
+
+// Where step p of row i of x stands in its tile of KC steps.
+#if ROWS
+// 4 floats more a row put neighbouring rows on other banks.
 #define X_LD (KC + 4)
 #define X_TILE (FEW * X_LD)
 #define X_PLACE(i, p) ((i) * X_LD + (p))
-#else
+#elif COLUMNS
 #define X_TILE (KC * FEW)
 #define X_PLACE(i, p) ((p) * FEW + (i))
+#else
+// [row][chunk][four of k][lane][4]: four neighbours serve R rows and lanes read side by side.
+#define X_TILE (FEW * KC)
+#define X_PLACE(i, p)                                                                         \
+  ((i) * KC + ((p) / CHUNK * (UNIT / 4) + (p) % UNIT / 4) * 128 + (p) % CHUNK / UNIT * 4 + (p) % 4)
 #endif
+
 // Floats per copy of x: several where both memories have them side by side.
-#if X_DEEP && W_DEEP
+#if X_DEEP && ROWS
 #define X_COPY XW
 #define COPY_SOME CAT(copy_async, XW)
 #else
 #define X_COPY 1
 #define COPY_SOME copy_async1
 #endif
+#define X_FROM(i, p) (X_DEEP ? (long)(i) * k + (p) : (long)(p) * few + (i))
 
+typedef a_element x_element;
+#if STORED
+typedef uchar w_element;
+// Starts the copies of a chunk of k of a warp's rows, those of c's columns from `col` on: zeros beyond a
+// row's end or the last row. w: where the share of k begins in row 0.
+void copy_chunk_of(__local uint* to, __global const uchar* w, int col, int chunk, int many,
+                   int row_bytes, int bytes_left) {
+  for (int at = get_local_id(0) % 32; at < STAGE_WORDS / 4; at += 32) {
+    const int r = at / (CHUNK_WORDS / 4);
+    const int byte = chunk * (CHUNK_WORDS * 4) + at % (CHUNK_WORDS / 4) * 16;
+    const bool is_inside = col + r % OWN < many && byte < bytes_left;
+    copy_async4((__local float*)(to + at * 4),
+                (__global const float*)(w + (long)(col + r % OWN + r / OWN * many) * row_bytes + byte),
+                is_inside ? 4 : 0);
+  }
+}
+#else
+typedef float w_element;
 // Starts the copies of steps p0 … p0 + KC - 1 of x; zero beyond `few` and k_end. Neighbouring items
 // read neighbouring floats.
-#define COPY_X(slot, p0)                                                                    \
-  for (int at = lid * X_COPY; at < FEW * KC; at += ITEMS * X_COPY) {                        \
-    const int i = X_DEEP ? at / KC : at % FEW;                                              \
-    const int p = X_DEEP ? at % KC : at / FEW;                                              \
-    const int count = i < few ? clamp(k_end - ((p0) + p), 0, X_COPY) : 0;                   \
-    __global const float* source =                                                          \
-        count > 0 ? x + (X_DEEP ? (long)i * k + (p0) + p : (long)((p0) + p) * few + i) : x; \
-    COPY_SOME(x_tiles + (slot) * X_TILE + X_PLACE(i, p), source, count);  \
+void copy_x(__local float* x_tile, __global const float* x, int p0, int few, int k, int k_end) {
+  for (int at = get_local_id(0) * X_COPY; at < FEW * KC; at += ITEMS * X_COPY) {
+    const int i = X_DEEP ? at / KC : at % FEW;
+    const int p = X_DEEP ? at % KC : at / FEW;
+    const int count = i < few ? clamp(k_end - (p0 + p), 0, X_COPY) : 0;
+    COPY_SOME(x_tile + X_PLACE(i, p), count > 0 ? x + X_FROM(i, p0 + p) : x, count);
   }
+}
 
-#if VW == 4
-typedef float4 wvec;
-#define W_AT(p) (*(__global const float4*)(p))
-#define X_AT(p) (*(__local const float4*)(p))
-#define MAC(sum, u, v) \
-  sum = fma((u).w, (v).w, fma((u).z, (v).z, fma((u).y, (v).y, fma((u).x, (v).x, sum))))
-#elif VW == 2
-typedef float2 wvec;
-#define W_AT(p) (*(__global const float2*)(p))
-#define X_AT(p) (*(__local const float2*)(p))
-#define MAC(sum, u, v) sum = fma((u).y, (v).y, fma((u).x, (v).x, sum))
+// sum += KC steps of k from p0 on; w: this item's first element of each row, or of its columns, at
+// step 0. Inlined, since a call would put the sums in memory.
+#if ROWS
+__attribute__((always_inline)) void multiply_tile(float (*sum)[FEW], __global const float** w,
+                                                  __local const float* x_tile, int p0, int k_end,
+                                                  int many) {
+  const int lane = get_local_id(0) % 32;
+#pragma unroll UNROLL
+  for (int q = 0; q < KC; q += 32 * VW) {
+    float part[R][VW];
+    const bool inside = p0 + q + lane * VW < k_end;
+    EACH(r, R) {
+      EACH(c, VW) part[r][c] = 0.0f;
+      if (inside) GET_VECTOR(part[r], __global, w[r] + p0 + q);
+    }
+    EACH(i, FEW) {
+      float value[VW];
+      GET_VECTOR(value, __local, x_tile + X_PLACE(i, q + lane * VW));
+      EACH(r, R) EACH(c, VW) sum[r][i] = fma(part[r][c], value[c], sum[r][i]);
+    }
+  }
+}
 #else
-typedef float wvec;
-#define W_AT(p) (*(p))
-#define X_AT(p) (*(p))
-#define MAC(sum, u, v) sum = fma(u, v, sum)
+__attribute__((always_inline)) void multiply_tile(float (*sum)[FEW], __global const float** w,
+                                                  __local const float* x_tile, int p0, int k_end,
+                                                  int many) {
+#pragma unroll UNROLL
+  for (int q = get_local_id(0) / 32; q < KC; q += WARPS) {
+    float part[VW];
+    EACH(c, VW) part[c] = 0.0f;
+    if (p0 + q < k_end) GET_VECTOR(part, __global, w[0] + (long)(p0 + q) * many);
+    EACH(i, FEW) EACH(c, VW) sum[c][i] += x_tile[X_PLACE(i, q)] * part[c];
+  }
+}
 #endif
 
-// Element (i, j) of the result, or of this group's share of it.
-#define STORE(i, j, total)                                                    \
-  if (SPLIT) {                                                                \
-    own[(i) * BLOCK + (j) - block * BLOCK] = total;                           \
-  } else {                                                                    \
-    const long at = (long)(i) * c_few + (long)(j) * c_many;                   \
-    const float one = beta != 0.0f ? alpha * (total) + beta * c0[at] : alpha * (total); \
-    c[at] = EPILOGUE_ONE(one, A_IS_W ? (i) : (j), at);                        \
+// sum = the products of the steps from k_begin to k_end: a tile of x is used, the next one arrives.
+__attribute__((always_inline)) void multiply_block(float (*sum)[FEW], __global const float** w,
+                                                   __global const float* x, __local float* x_tiles,
+                                                   int k_begin, int k_end, int many, int few,
+                                                   int k) {
+  EACH(r, R) EACH(i, FEW) sum[r][i] = 0.0f;
+  if (k_begin < k_end) copy_x(x_tiles, x, k_begin, few, k, k_end);
+  copies_commit();
+  int slot = 0;
+  for (int p0 = k_begin; p0 < k_end; p0 += KC) {
+    copies_wait(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (p0 + KC < k_end) copy_x(x_tiles + (1 - slot) * X_TILE, x, p0 + KC, few, k, k_end);
+    copies_commit();
+    multiply_tile(sum, w, x_tiles + slot * X_TILE, p0, k_end, many);
+    slot = 1 - slot;
   }
+}
+#endif
 
-// A_IS_W: w is a, so that its rows are c's. c_few, c_many: distance in c of neighbours along x's rows and along w's. X_DEEP: x's rows run along
-// k, and XW divides k. VW divides the length of w's rows.
+#if CODE_PATH == 1
+#define WARP_BARRIER asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
+#else
+#define WARP_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#endif
+
+// Results of a warp whose sums are added up over its lanes at a time: a power of two, at most 32.
+#define RESULTS (R * FEW)
+#define AT_A_TIME \
+  (RESULTS > 16 ? 32 : RESULTS > 8 ? 16 : RESULTS > 4 ? 8 : RESULTS > 2 ? 4 : RESULTS)
+// Result t of a warp: with GATE, gate's and up's are neighbours.
+#define ROW_OF_RESULT(t) ((t) % (1 + GATE) * OWN + (t) / (1 + GATE) / FEW)
+#define FEW_OF_RESULT(t) ((t) / (1 + GATE) % FEW)
+
+// The sum over the warp's lanes of their values[lane % AT_A_TIME], which is not kept. scratch:
+// AT_A_TIME floats per item on code path 0, unused on code path 1.
+#if CODE_PATH == 1
+#define FOLD(half)                                                               \
+  if (AT_A_TIME > half) {                                                        \
+    const bool is_upper = lane & half;                                           \
+    EACH(t, half) {                                                              \
+      const float lower = values[t], upper = values[(t + half) % AT_A_TIME];     \
+      values[t] = (is_upper ? upper : lower) + lane_xor(is_upper ? lower : upper, half, scratch); \
+    }                                                                            \
+  }
+__attribute__((always_inline)) float sum_of_lanes(float* values, __local float* scratch) {
+  const int lane = get_local_id(0) % 32;
+  FOLD(16) FOLD(8) FOLD(4) FOLD(2) FOLD(1)
+  return near_add(values[0], scratch, 32 / AT_A_TIME, AT_A_TIME);
+}
+#else
+float sum_of_lanes(const float* values, __local float* scratch) {
+  const int lid = get_local_id(0);
+  for (int t = 0; t < AT_A_TIME; ++t) scratch[lid * AT_A_TIME + t] = values[t];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  float sum = 0.0f;
+  for (int l = 0; l < 32; ++l) sum += scratch[(lid / 32 * 32 + l) * AT_A_TIME + lid % AT_A_TIME];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return sum;
+}
+#endif
+
+#if GATE
+#define AND_UP(gate, up) gated((float4)(gate), (float4)(up)).x
+#else
+#define AND_UP(gate, up) (gate)
+#endif
+// Element (i, j) of the result from its sum and, with GATE, that of `up`.
+#define PUT(i, j, sum, sum_of_up)                                                          \
+  {                                                                                        \
+    const long at = (long)(i) * c_few + (long)(j) * c_many;                                \
+    const float scale = B_TYPE == S8C && k > 0 ? w_scale[j] : 1.0f;                        \
+    put_one(AND_UP(scale * (sum), sum_of_up), at, A_IS_W ? (i) : (j), OUTPUT);             \
+  }
+#define PARTS_OF(block, split) \
+  (parts + (((batch * blocks) + (block)) * splits + (split)) * (FEW * BLOCK_ROWS))
+
+// A_IS_W: w is a, so that its rows are c's. c_few, c_many: distance in c of neighbours along x's rows
+// and along w's. X_DEEP: x's rows run along k, and XW divides k. VW divides the length of w's rows.
+// Groups of a share of k: `groups`, each of every groups-th of `blocks` blocks; as many as blocks
+// unless STORED, whose share of k is at most KC long. k = 0 reads neither w nor x.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
-    __global const float* restrict w, __global const float* restrict x,
-    __global const float* restrict c0, __global float* restrict c, __global float* parts, __global uint* arrivals,
-    int many, int few, int k, int c_few, int c_many, int blocks, int splits,
-    int k_share, float alpha, float beta EPILOGUE_ARGS) {
-  __local float x_tiles[2 * X_TILE] __attribute__((aligned(16)));
-  __local float partial[ITEMS * 4 * VW] __attribute__((aligned(16)));
+    __global const w_element* restrict w, __global const x_element* restrict x,
+    __global const float* restrict w_scale, __global float* parts, __global uint* arrivals,
+    int many, int few, int k, int c_few, int c_many, int blocks, int groups, int splits,
+    int k_share OUTPUT_ARGS) {
+  __local float x_tiles[(2 - STORED) * X_TILE] __attribute__((aligned(16)));
+#if STORED
+  __local uint stages[WARPS * STAGES * STAGE_WORDS] __attribute__((aligned(16)));
+#endif
+#if COLUMNS
+  __local float scratch[ITEMS * 4 * VW] __attribute__((aligned(16)));
+#elif CODE_PATH == 0
+  __local float scratch[ITEMS * AT_A_TIME];
+#else
+  __local float* scratch = 0;
+#endif
 #if SPLIT == 3
   __local uint order;
 #endif
   const int lid = get_local_id(0);
   const int lane = lid % 32;
   const int warp = lid / 32;
-  const long group = get_group_id(0);
-  const int block = (int)(group % blocks);
+  const int group = (int)(get_group_id(0) % groups);
 #if SPLIT == 2
   const int split = 0;
-  const long batch = group / blocks;
+  const long batch = get_group_id(0) / groups;
 #else
-  const int split = (int)(group / blocks % splits);
-  const long batch = group / blocks / splits;
+  const int split = (int)(get_group_id(0) / groups % splits);
+  const long batch = get_group_id(0) / groups / splits;
 #endif
-  const int k_begin = split * k_share;
+  const int k_begin = min(split * k_share, k);
   const int k_end = min(k_begin + k_share, k);
   w += batch * many * k;
   x += batch * few * k;
-  const long of_block = batch * blocks + block;
-  parts += of_block * splits * (FEW * BLOCK);
-  __global float* own = parts + split * (FEW * BLOCK);
   c += batch * many * few;
   c0 += batch * many * few;
-  EPILOGUE_FROM(batch * many * few)
+  residual += batch * many * few;
 
 #if SPLIT != 2
-#if W_DEEP
-  const int j0 = (block * WARPS + warp) * R;
-  __global const float* row[R];
-#pragma unroll
-  for (int r = 0; r < R; ++r) row[r] = w + (long)min(j0 + r, many - 1) * k + lane * VW;
-  float sum[R][FEW];
-#pragma unroll
-  for (int r = 0; r < R; ++r)
-#pragma unroll
-    for (int i = 0; i < FEW; ++i) sum[r][i] = 0.0f;
-#else
-  const int j0 = (block * 32 + lane) * VW;
-  __global const float* column = w + min(j0, many - VW);
-  wvec sum[FEW];
-#pragma unroll
-  for (int i = 0; i < FEW; ++i) sum[i] = 0.0f;
-#endif
-
-  if (k_begin < k_end) COPY_X(0, k_begin)
-  copies_commit();
+#if STORED
+  for (int at = lid; at < FEW * KC; at += ITEMS) {
+    const int p = k_begin + at % KC;
+    x_tiles[X_PLACE(at / KC, at % KC)] =
+        p < k_end ? DECODE(A_TYPE, x[X_FROM(at / KC, p)]) : 0.0f;
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const int row_bytes = (int)((long)k * (UNIT_WORDS * 4) / UNIT);
+  const int first_byte = k_begin / UNIT * (UNIT_WORDS * 4);
+  const int chunks = (k_end - k_begin + CHUNK - 1) / CHUNK;
+  __local uint* ring = stages + warp * (STAGES * STAGE_WORDS);
+  int copy_block = group;  // what the next copy reads
+  int copy_chunk = 0;
   int slot = 0;
-  for (int p0 = k_begin; p0 < k_end; p0 += KC) {
-    copies_wait(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (p0 + KC < k_end) COPY_X(1 - slot, p0 + KC)
-    copies_commit();
-    __local const float* x_tile = x_tiles + slot * X_TILE;
-    slot = 1 - slot;
-#if W_DEEP
-#pragma unroll UNROLL
-    for (int q = 0; q < KC; q += 32 * VW) {
-      wvec part[R];
-      const bool inside = p0 + q + lane * VW < k_end;
+#define COPY_CHUNK(slot)                                                                       \
+  copy_chunk_of(ring + (slot)*STAGE_WORDS, w + first_byte, (copy_block * WARPS + warp) * OWN,  \
+                copy_chunk, many, row_bytes, row_bytes - first_byte);                          \
+  copies_commit();                                                                             \
+  if (++copy_chunk >= chunks) copy_chunk = 0, copy_block += groups;
+  for (int s = 0; s < STAGES - 1; ++s) {
+    COPY_CHUNK(s)
+  }
+  for (int block = group; block < blocks; block += groups) {
+    float sum[R][FEW];
+    UNROLL_LANES
+    for (int r = 0; r < R; ++r)
+      UNROLL_LANES
+      for (int i = 0; i < FEW; ++i) sum[r][i] = 0.0f;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      copies_wait(STAGES - 2);
+      WARP_BARRIER;
+      COPY_CHUNK(slot == 0 ? STAGES - 1 : slot - 1)
+      multiply_unit(sum, ring + slot * STAGE_WORDS, x_tiles + chunk * CHUNK, lane);
+      slot = slot + 1 == STAGES ? 0 : slot + 1;
+    }
+#else
+  {
+    const int block = group;
+    __global const float* from[R];
+#if ROWS
+    EACH(r, R) from[r] = w + (long)min(block * BLOCK + warp * R + r, many - 1) * k + lane * VW;
+#else
+    from[0] = w + min(block * BLOCK + lane * VW, many - VW);
+#endif
+    float sum[R][FEW];
+    multiply_block(sum, from, x, x_tiles, k_begin, k_end, many, few, k);
+#endif
+    __global float* own = PARTS_OF(block, split);
+#if COLUMNS
+    // Warps' sums of four rows of x at a time.
 #pragma unroll
-      for (int r = 0; r < R; ++r) {
-        part[r] = 0.0f;
-        if (inside) part[r] = W_AT(row[r] + p0 + q);
-      }
-#pragma unroll
-      for (int i = 0; i < FEW; ++i) {
-        const wvec value = X_AT(x_tile + X_PLACE(i, q + lane * VW));
-#pragma unroll
-        for (int r = 0; r < R; ++r) MAC(sum[r][i], part[r], value);
+    for (int first = 0; first < FEW; first += 4) {
+      barrier(CLK_LOCAL_MEM_FENCE);
+      EACH(t, 4) if (first + t < FEW)
+        EACH(c, VW) scratch[((warp * 4 + t) * 32 + lane) * VW + c] = sum[c][first + t];
+      barrier(CLK_LOCAL_MEM_FENCE);
+      for (int at = lid; at < 4 * BLOCK; at += ITEMS) {
+        const int i = first + at / BLOCK;
+        const int j = block * BLOCK + at % BLOCK;
+        if (i < few && j < many) {
+          float total = 0.0f;
+          for (int s = 0; s < WARPS; ++s) total += scratch[s * 4 * BLOCK + at];
+          if (SPLIT)
+            own[i * BLOCK + at % BLOCK] = total;
+          else
+            PUT(i, j, total, 0.0f)
+        }
       }
     }
 #else
-#pragma unroll UNROLL
-    for (int q = warp; q < KC; q += WARPS) {
-      wvec part = 0.0f;
-      if (p0 + q < k_end) part = W_AT(column + (long)(p0 + q) * many);
-#pragma unroll
-      for (int i = 0; i < FEW; ++i) sum[i] += x_tile[X_PLACE(i, q)] * part;
-    }
-#endif
-  }
-
-#if W_DEEP
-  // Lanes' sums in turns of 4·VW results, each added up by one item of the warp.
-#pragma unroll
-  for (int first = 0; first < R * FEW; first += 4 * VW) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll
-    for (int t = 0; t < 4 * VW; ++t)
-      if (first + t < R * FEW)
-        partial[(warp * 4 * VW + t) * 32 + lane] = sum[(first + t) / FEW][(first + t) % FEW];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    const int r = (first + lane) / FEW;
-    const int i = (first + lane) % FEW;
-    if (lane < 4 * VW && r < R && i < few && j0 + r < many) {
-      float total = 0.0f;
-      // Each item starts at a bank of its own.
-      for (int l = 0; l < 32; ++l) total += partial[(warp * 4 * VW + lane) * 32 + (l + lane) % 32];
-      STORE(i, j0 + r, total)
-    }
-  }
-#else
-  // Warps' sums of four rows of x at a time.
-#pragma unroll
-  for (int first = 0; first < FEW; first += 4) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll
-    for (int t = 0; t < 4; ++t)
-      if (first + t < FEW) ((__local wvec*)partial)[(warp * 4 + t) * 32 + lane] = sum[first + t];
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int at = lid; at < 4 * 32 * VW; at += ITEMS) {
-      const int i = first + at / (32 * VW);
-      const int j = block * 32 * VW + at % (32 * VW);
-      if (i < few && j < many) {
-        float total = 0.0f;
-        for (int s = 0; s < WARPS; ++s) total += partial[s * 4 * 32 * VW + at];
-        STORE(i, j, total)
+    UNROLL_LANES
+    for (int first = 0; first < RESULTS; first += AT_A_TIME) {
+      float values[AT_A_TIME];
+      EACH(t, AT_A_TIME)
+        values[t] = first + t < RESULTS
+                        ? sum[ROW_OF_RESULT((first + t) % RESULTS)][FEW_OF_RESULT(first + t)] : 0.0f;
+      const float total = sum_of_lanes(values, scratch);
+      const float total_of_up = GATE ? lane_xor(total, 1, scratch) : 0.0f;
+      const int t = first + lane;
+      const int i = FEW_OF_RESULT(t);
+      const int r = ROW_OF_RESULT(t);
+      const int j = (block * WARPS + warp) * OWN + r % OWN;
+      if (lane < AT_A_TIME && t < RESULTS && i < few && j < many) {
+        if (SPLIT)
+          own[i * BLOCK_ROWS + warp * R + r] = total;
+        else if (r < OWN)
+          PUT(i, j, total, total_of_up)
       }
     }
-  }
 #endif
-
+  }
 #endif  // SPLIT != 2
 #if SPLIT == 3
-  if (!comes_last(arrivals + of_block, splits, &order)) return;
+  if (!comes_last(arrivals + batch * groups + group, splits, &order)) return;
 #endif
 #if SPLIT >= 2
-  for (int at = lid; at < FEW * BLOCK; at += ITEMS) {
-    const int i = at / BLOCK;
-    const int j = block * BLOCK + at % BLOCK;
-    if (i < few && j < many) {
-      float total = 0.0f;
-      for (int s = 0; s < splits; ++s) total += load_shared1(parts + s * (FEW * BLOCK) + at);
-      const long place = (long)i * c_few + (long)j * c_many;
-      const float one = beta != 0.0f ? alpha * total + beta * c0[place] : alpha * total;
-      c[place] = EPILOGUE_ONE(one, A_IS_W ? i : j, place);
+  for (int block = group; block < blocks; block += groups)
+    for (int at = lid; at < FEW * BLOCK; at += ITEMS) {
+      const int i = at / BLOCK;
+      const int j = block * BLOCK + at % BLOCK;
+      if (i >= few || j >= many) continue;
+      const int place = i * BLOCK_ROWS + at % BLOCK / OWN * R + at % OWN;
+      float total[2] = {0.0f, 0.0f};
+      for (int s = 0; s < splits; ++s)
+        EACH(up, 1 + GATE) total[up] += load_shared1(PARTS_OF(block, s) + place + up * OWN);
+      PUT(i, j, total[0], total[1])
     }
-  }
 #endif
 }

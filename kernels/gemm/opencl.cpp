@@ -1,13 +1,16 @@
 // GEMM, variant `opencl`: the choice among its paths (opencl_paths.hpp), and the path for any
-// device: tiles in local memory. Its kernels stand in gemm.cl; here the tile is chosen, b is packed
-// when it is constant, and the grid is laid out.
+// device and number format: tiles in local memory (gemm.cl). Here the tile is chosen and the grid
+// is laid out.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <memory>
 
 #include "backends/opencl_features.hpp"
 #include "core/error.hpp"
+#include "core/math.hpp"
 #include "gemm_cl.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/opencl_paths.hpp"
@@ -22,10 +25,10 @@ using std::int64_t;
 
 constexpr Tunable tunables[] = {
     {"path",
-     "0: tiles, any device; 1: pipelined tiles; 2: m or n of at most 32; 3: the one of math "
-     "3xtf32; "
-     "4: number formats and gate=1; 5: matrix units for them; 6: few rows against weights",
-     0, 6, true},
+     "0: tiles, any device and number format; 1: pipelined tiles; 2: m or n of at most 32, of "
+     "stored "
+     "weights 8; 3: the one of math 3xtf32; 5: matrix units for short formats",
+     0, 5, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
     {"tm", "rows of a micro-tile; of an item's results", 1, 32},
@@ -58,39 +61,40 @@ constexpr Tunable tunables[] = {
 };
 
 struct Tile {
-  int64_t bm, bn, bk, items;
-  explicit Tile(const Tuning& t)
-      : bm(t.get("mt", 1) * t.get("wy", 1) * t.get("tm", 1)),
-        bn(t.get("nt", 1) * t.get("wx", 1) * t.get("tv", 1) * t.get("v", 1)),
-        bk(t.get("bk", 1)),
-        items(t.get("wx", 1) * t.get("wy", 1)) {}
-  std::size_t local_bytes(const Tuning& t) const {
-    return static_cast<std::size_t>(bk * (bm + bn + 2 * t.get("pad", 0))) * sizeof(float);
+  int64_t v, tm, tv, mt, nt, wx, wy, bk, pad, resident;
+
+  static Tile from(const Tuning& t) {
+    const auto get = [&](const char* key) { return t.get(key, 1); };
+    return {get("v"),  get("tm"), get("tv"), get("mt"),       get("nt"),
+            get("wx"), get("wy"), get("bk"), t.get("pad", 0), get("resident")};
+  }
+  Tuning tuning() const {
+    return {{"path", path_tiles}, {"code_path", 0}, {"v", v},     {"tm", tm},
+            {"tv", tv},           {"mt", mt},       {"nt", nt},   {"wx", wx},
+            {"wy", wy},           {"bk", bk},       {"pad", pad}, {"resident", resident}};
+  }
+  int64_t bm() const { return mt * wy * tm; }
+  int64_t bn() const { return nt * wx * tv * v; }
+  int64_t items() const { return wx * wy; }
+  // With gate=1 a group has two tiles of b.
+  std::size_t local_bytes(const Gemm& g) const {
+    return static_cast<std::size_t>(bk * (bm() + bn() * (g.gate ? 2 : 1) + 2 * pad)) *
+           sizeof(float);
   }
 };
 
-bool is_power_of_two(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
-
 // Whether gemm.cl can be built with this tile for this device.
-bool fits(const Tuning& t, const DeviceInfo& info) {
-  const Tile tile(t);
-  return is_power_of_two(t.get("v", 1)) && is_power_of_two(tile.items) &&
-         is_power_of_two(t.get("bk", 1)) && t.get("pad", 0) % t.get("v", 1) == 0 &&
-         static_cast<std::size_t>(tile.items) <= info.max_work_group &&
-         tile.local_bytes(t) <= info.local_bytes;
-}
-
-Tuning make_tuning(int64_t v, int64_t tm, int64_t tv, int64_t mt, int64_t nt, int64_t wx,
-                   int64_t wy, int64_t bk, int64_t pad, int64_t resident) {
-  return {{"path", path_tiles}, {"code_path", 0}, {"v", v},     {"tm", tm},
-          {"tv", tv},           {"mt", mt},       {"nt", nt},   {"wx", wx},
-          {"wy", wy},           {"bk", bk},       {"pad", pad}, {"resident", resident}};
+bool fits(const Tile& t, const Gemm& g, const DeviceInfo& info) {
+  const auto power = [](int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); };
+  return power(t.v) && power(t.items()) && power(t.bk) && t.pad % t.v == 0 &&
+         static_cast<std::size_t>(t.items()) <= info.max_work_group &&
+         t.local_bytes(g) <= info.local_bytes;
 }
 
 // A CPU device runs one item per group: the loops over items that barriers force would put the
 // accumulators in memory. The micro-tile fills the registers (24 of AVX-512's 32 with 8×3, 12 of
 // AVX2's 16 with 6×2); bk=128 keeps a micro-tile's strip of b (24 KB) in the L1 cache.
-std::vector<Tuning> cpu_tunings(const Gemm& g, const DeviceInfo& info) {
+std::vector<Tile> cpu_tiles(const Gemm& g, const DeviceInfo& info) {
   const int64_t v = std::min(info.vector_floats, 16);
   const int64_t full_tm = v == 16 ? 8 : 6;
   const int64_t full_tv = v == 16 ? 3 : 2;
@@ -98,26 +102,26 @@ std::vector<Tuning> cpu_tunings(const Gemm& g, const DeviceInfo& info) {
   const int64_t tv = g.n <= v ? 1 : full_tv;
   const int64_t mt = g.m <= tm ? 1 : 8;
   const int64_t nt = g.n <= tv * v ? 1 : 4;
-  std::vector<Tuning> list;
+  std::vector<Tile> list;
   for (const int64_t bk : {128, 256, 64}) {
-    list.push_back(make_tuning(v, tm, tv, mt, nt, 1, 1, bk, 0, 0));
-    list.push_back(make_tuning(v, tm, tv, std::min<int64_t>(mt, 4), nt, 1, 1, bk, 0, 0));
-    list.push_back(make_tuning(v, tm, tv, mt, std::min<int64_t>(nt, 2), 1, 1, bk, 0, 0));
+    list.push_back({v, tm, tv, mt, nt, 1, 1, bk, 0, 0});
+    list.push_back({v, tm, tv, std::min<int64_t>(mt, 4), nt, 1, 1, bk, 0, 0});
+    list.push_back({v, tm, tv, mt, std::min<int64_t>(nt, 2), 1, 1, bk, 0, 0});
   }
   return list;
 }
 
 // Elsewhere 8×8 results per item in four quadrants, 16×16 items: each value from local memory is
-// used eight times. Fewer results per item when the grid would not give every unit two groups.
-std::vector<Tuning> gpu_tunings(const Gemm& g, const DeviceInfo& info) {
+// used eight times. Fewer results per item when the grid would leave units without a group.
+std::vector<Tile> gpu_tiles(const Gemm& g, const DeviceInfo& info) {
   const int64_t groups = g.batch * tiles(g.m, 128) * tiles(g.n, 128);
-  const bool is_large = groups >= int64_t{2} * info.compute_units;
+  const bool is_large = groups >= info.compute_units / 2;
   const int64_t side = info.max_work_group >= 256 ? 16 : info.max_work_group >= 64 ? 8 : 4;
-  std::vector<Tuning> list;
+  std::vector<Tile> list;
   for (const int64_t micro : {is_large ? 2 : 1, is_large ? 1 : 2}) {
     for (const int64_t bk : {16, 8, 32}) {
       for (const int64_t width : {side, side / 2}) {
-        list.push_back(make_tuning(4, 4, 1, micro, micro, width, width, bk, 4, 1));
+        list.push_back({4, 4, 1, micro, micro, width, width, bk, 4, 1});
       }
     }
   }
@@ -125,26 +129,27 @@ std::vector<Tuning> gpu_tunings(const Gemm& g, const DeviceInfo& info) {
 }
 
 std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
-  std::vector<Tuning> list =
-      info.kind == DeviceKind::cpu ? cpu_tunings(g, info) : gpu_tunings(g, info);
-  std::erase_if(list, [&](const Tuning& t) { return !fits(t, info); });
-  // Fits every device that OpenCL allows: 16 items, 5 KB of local memory.
-  if (list.empty()) list.push_back(make_tuning(4, 4, 1, 1, 1, 4, 4, 16, 4, 1));
+  std::vector<Tuning> list;
+  for (const Tile& t : info.kind == DeviceKind::cpu ? cpu_tiles(g, info) : gpu_tiles(g, info)) {
+    if (fits(t, g, info)) list.push_back(t.tuning());
+  }
+  // Fits every device that OpenCL allows: 16 items, 8 KB of local memory.
+  if (list.empty()) list.push_back(Tile{4, 4, 1, 1, 1, 4, 4, 16, 4, 1}.tuning());
   return list;
 }
 
-// On NVIDIA's devices the paths 5 and 6, where they serve, come first; path 4 is behind them on
+// On NVIDIA's devices the paths 5 and 2, where they serve, come first; the tiles are behind them on
 // every device.
 std::vector<Tuning> formats_tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Guess> guesses = mma_guesses(problem, env);
-  const std::vector<Guess> weights = weights_guesses(problem, env);
-  guesses.insert(guesses.end(), weights.begin(), weights.end());
+  const std::vector<Guess> skinny = skinny_guesses(problem, env);
+  guesses.insert(guesses.end(), skinny.begin(), skinny.end());
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.ns < y.ns; });
   constexpr std::size_t most_guesses = 8;
   if (guesses.size() > most_guesses) guesses.resize(most_guesses);
-  std::vector<Tuning> list = formats_tunings(Gemm(problem), info);
+  std::vector<Tuning> list = tile_tunings(Gemm(problem), info);
   std::vector<Tuning> others;
   for (const Guess& guess : guesses) others.push_back(guess.tuning);
   const bool are_first = best_code_path(info) == 1;
@@ -161,7 +166,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   if (has_formats(problem, env)) return formats_tunings(problem, env);
   if (env.math == math_3xtf32.name) return tensor_tunings(g, info);
   std::vector<Guess> guesses = pipeline_guesses(g, info);
-  const std::vector<Guess> skinny = skinny_guesses(g, info);
+  const std::vector<Guess> skinny = skinny_guesses(problem, env);
   if (info.kind == DeviceKind::cpu) {
     std::vector<Tuning> list = tile_tunings(g, info);
     if (!guesses.empty()) list.push_back(guesses.back().tuning);
@@ -183,61 +188,61 @@ class TilePlan final : public opencl::DevicePlan {
  public:
   TilePlan(const Problem& problem, const Tuning& tuning, const Environment& env,
            const Operands& constants)
-      : DevicePlan(problem, tuning, env), g_(problem), tile_(tuning) {
-    if (g_.empty()) return;
-    const std::string options =
-        fmt::format("{} -DTRANS_A={:d} -DTRANS_B={:d} -DPACKED={:d}{}", opencl::defines(tuning),
-                    g_.trans_a, g_.trans_b, g_.prepack, epilogue_options(problem));
-    const int64_t row_tiles = tiles(g_.m, tile_.bm);
-    const int64_t column_tiles = tiles(g_.n, tile_.bn);
-    const int64_t k = g_.reads_ab() ? g_.k : 0;
+      : DevicePlan(problem, tuning, env) {
+    const Gemm g(problem);
+    if (g.empty()) return;
+    const Tile t = Tile::from(tuning);
+    const int64_t row_tiles = tiles(g.m, t.bm());
+    const int64_t col_tiles = tiles(g.n, t.bn());
+    const int64_t k = g.reads_ab() ? g.k : 0;
     cl_mem c = copy_of("c");
     // Arguments that the kernel does not read still want a buffer.
-    cl_mem b = k == 0 ? c : g_.prepack ? pack(options, constants.at("b")) : copy_of("b");
-    cl_mem c0 = g_.reads_c0() ? copy_of("c0") : c;
-    gemm_ = kernel(gemm_cl, options, "gemm");
-    gemm_.set_args(context(), k == 0 ? c : copy_of("a"), b, c0, c, cl_long{g_.m}, cl_long{g_.n},
-                   cl_long{k}, cl_long{row_tiles}, cl_long{column_tiles}, cl_float{g_.alpha},
-                   cl_float{g_.beta});
-    add_epilogue_args(
-        gemm_, context(), g_, [this](const char* tensor) { return copy_of(tensor); }, c);
-    size_ = {static_cast<std::size_t>(g_.batch * row_tiles * column_tiles),
-             static_cast<std::size_t>(tile_.items)};
+    cl_mem a = k == 0 ? c : copy_of("a");
+    cl_mem b = k == 0 ? c : copy_of("b", constants);
+    cl_mem scale =
+        k == 0 || problem.dtype("b_type") != &int8_per_channel ? c : copy_of("b_scale", constants);
+    const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
+    gemm_ = kernel(gemm_cl,
+                   fmt::format("-DA_TYPE={} -DTRANS_A={:d} -DTRANS_B={:d}{}{}",
+                               number_of(problem.dtype("a_type")), g.trans_a, g.trans_b,
+                               opencl::defines(tuning), output_options(problem, t.v)),
+                   "gemm");
+    gemm_.set_args(context(), a, b, scale, as_int(g.m), as_int(g.n), as_int(k), as_int(row_tiles),
+                   as_int(col_tiles));
+    add_output_args(
+        gemm_, context(), g, [this](const char* tensor) { return copy_of(tensor); }, c);
+    size_ = {static_cast<std::size_t>(g.batch * row_tiles * col_tiles),
+             static_cast<std::size_t>(t.items())};
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts = DevicePlan::facts();
+    facts.path = problem().dtype("c_type") == &int32 ? "integer multiply-add" : "fma";
+    return facts;
   }
 
  private:
   void enqueue() override { launch(gemm_, size_); }
 
-  cl_mem pack(const std::string& options, const View& b) {
-    const int64_t panels = tiles(g_.n, tile_.bn);
-    const opencl::DeviceBuffer plain(context(),
-                                     static_cast<std::size_t>(b.elements()) * sizeof(float));
-    write_now(plain.get(), b);
-    cl_mem panel_memory =
-        packed(static_cast<std::size_t>(g_.batch * panels * g_.k * tile_.bn) * sizeof(float));
-    opencl::KernelCall pack_b = kernel(gemm_cl, options, "pack_b");
-    pack_b.set_args(context(), plain.get(), panel_memory, cl_long{g_.n}, cl_long{g_.k},
-                    cl_long{panels});
-    launch(pack_b, {static_cast<std::size_t>(g_.batch * panels * tiles(g_.k, tile_.bk)),
-                    static_cast<std::size_t>(tile_.items)});
-    wait_now();
-    return panel_memory;
-  }
-
-  const Gemm g_;
-  const Tile tile_;
   opencl::KernelCall gemm_;
   opencl::Launch size_{};
 };
 
+// Sizes and places in a matrix are counted in int, a tile's side beyond an edge included.
+constexpr int64_t longest = (int64_t{1} << 31) - 1024;
+
 std::optional<std::string> tiles_unsupported(const Problem& problem, const Environment& env) {
   const Gemm g(problem);
-  // Packed panels are at most one tile wider than b.
-  const double packed_bytes = g.prepack
-                                  ? 4.0 * static_cast<double>(g.batch) * static_cast<double>(g.k) *
-                                        (static_cast<double>(g.n) + 256)
-                                  : 0;
-  return opencl::unsupported_anywhere(problem, env, packed_bytes);
+  if (std::max({g.m, g.b_cols(), g.k, g.batch}) >= longest) {
+    return fmt::format("sizes must stay below {}", longest);
+  }
+  // b once more when it is constant, or laid out anew by path 5.
+  const bool is_copied = g.prepack || has_formats(problem, env);
+  return opencl::unsupported_anywhere(
+      problem, env,
+      is_copied ? static_cast<double>(g.batch) *
+                      static_cast<double>(problem.dtype("b_type")->bytes(g.k * g.b_cols()))
+                : 0);
 }
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
@@ -245,7 +250,6 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
     return fmt::format("math {}: of float32 alone and without gate=1", env.math);
   }
   if (auto reason = unrounded_operands(problem, env)) return reason;
-  if (has_formats(problem, env)) return formats_unsupported(problem, env);
   return env.math == math_3xtf32.name ? tensor_unsupported(problem, env)
                                       : tiles_unsupported(problem, env);
 }
@@ -257,20 +261,19 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   if ((path == path_tensor) != (env.math == math_3xtf32.name)) {
     return fmt::format("path={} is not of math {}", path, env.math);
   }
-  if (path < path_formats && has_formats(problem, env)) {
+  if (path == path_pipeline && has_formats(problem, env)) {
     return fmt::format("path={} takes float32 alone and no gate=1", path);
   }
-  if (path == path_formats) return formats_defect(tuning, info);
   if (path == path_mma) return mma_defect(problem, tuning, env);
-  if (path == path_weights) return weights_defect(problem, tuning, env);
   if (path == path_tensor) return tensor_defect(Gemm(problem), tuning, info);
   if (path == path_pipeline) return pipeline_defect(Gemm(problem), tuning, info);
-  if (path == path_skinny) return skinny_defect(Gemm(problem), tuning, info);
-  if (fits(tuning, info)) return std::nullopt;
+  if (path == path_skinny) return skinny_defect(problem, tuning, env);
+  const Tile t = Tile::from(tuning);
+  if (fits(t, Gemm(problem), info)) return std::nullopt;
   return fmt::format(
       "v, bk and wx·wy must be powers of two, pad a multiple of v, wx·wy at most {} and the tiles "
-      "at most {} bytes on {}",
-      info.max_work_group, info.local_bytes, info.name);
+      "at most {} bytes on {}, not {} and {}",
+      info.max_work_group, info.local_bytes, info.name, t.items(), t.local_bytes(Gemm(problem)));
 }
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
@@ -284,12 +287,8 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
       return skinny_plan(problem, complete, env, constants);
     case path_tensor:
       return tensor_plan(problem, complete, env, constants);
-    case path_formats:
-      return formats_plan(problem, complete, env, constants);
     case path_mma:
       return mma_plan(problem, complete, env, constants);
-    case path_weights:
-      return weights_plan(problem, complete, env, constants);
     default:
       return std::make_unique<TilePlan>(problem, complete, env, constants);
   }
@@ -313,6 +312,24 @@ std::string epilogue_options(const Problem& problem) {
       "-DHIGH={:a}f",
       static_cast<std::int64_t>(problem.value("epilogue")), epilogue.has(Op::bias),
       epilogue.has(Op::add), epilogue.slope, epilogue.low, epilogue.high);
+}
+
+bool has_formats(const Problem& problem, const Environment& env) {
+  if (env.math != fp32.name && env.math != math_3xtf32.name) return true;
+  return problem.flag("gate") || problem.dtype("a_type") != &float32 ||
+         problem.dtype("b_type") != &float32 || problem.dtype("c_type") != &float32;
+}
+
+int number_of(DType type) {
+  constexpr std::array<DType, 10> numbers = {
+      &float32, &float16, &bfloat16, &int8, &uint8, &int32, &q8_0, &q4_0, &q4_1, &int8_per_channel};
+  return static_cast<int>(std::find(numbers.begin(), numbers.end(), type) - numbers.begin());
+}
+
+std::string output_options(const Problem& problem, std::int64_t v) {
+  return fmt::format(" -DV={} -DB_TYPE={} -DC_TYPE={} -DGATE={:d} -DC_VECTORS={:d}{}", v,
+                     number_of(problem.dtype("b_type")), number_of(problem.dtype("c_type")),
+                     problem.flag("gate"), problem.size("n") % v == 0, epilogue_options(problem));
 }
 
 std::int64_t best_code_path(const DeviceInfo& info) {

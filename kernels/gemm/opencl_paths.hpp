@@ -1,13 +1,11 @@
 // The ways in which the variant `opencl` multiplies; opencl.cpp chooses. A tuning's `path` names
 // one, and each has tunables of its own:
-//   0  tiles     any device, CPUs included (opencl.cpp, gemm.cl)
+//   0  tiles     any device, CPUs included, any number formats and gate=1 (opencl.cpp, gemm.cl)
 //   1  pipeline  GPUs: tiles whose copies run ahead (opencl_pipeline.cpp, gemm_pipeline.cl)
-//   2  skinny    GPUs: m or n of at most 32, memory-bound (opencl_skinny.cpp, gemm_skinny.cl)
+//   2  skinny    GPUs: m or n of at most 32, memory-bound; few rows of a against short or quantised
+//                weights (opencl_skinny.cpp, gemm_skinny.cl)
 //   3  tensor    math 3xtf32 and no other: matrix units (opencl_tensor.cpp, gemm_tensor.cl)
-//   4  formats   any number formats and gate=1: tiles, any device (opencl_formats.cpp,
-//   gemm_formats.cl) 5  mma       maths f16, bf16, int8: matrix units (opencl_mma.cpp, gemm_mma.cl)
-//   6  weights   GPUs: few rows of a against short or quantised weights (opencl_weights.cpp,
-//                gemm_weights.cl)
+//   5  mma       maths f16, bf16, int8: matrix units (opencl_mma.cpp, gemm_mma.cl)
 #pragma once
 
 #include <cstdint>
@@ -27,9 +25,7 @@ enum OpenClPath : std::int64_t {
   path_pipeline = 1,
   path_skinny = 2,
   path_tensor = 3,
-  path_formats = 4,
-  path_mma = 5,
-  path_weights = 6
+  path_mma = 5
 };
 
 // Code path 1 where the device has it.
@@ -47,11 +43,12 @@ void add_epilogue_args(opencl::KernelCall& call, const opencl::Context& context,
                 g.epilogue.has(Epilogue::Op::add) ? copy_of("residual") : other);
 }
 
-// Whether a problem is of the paths 4 to 6: it has another format than float32, another math than
-// these compute, or gate=1.
+// Whether a problem is of the paths for number formats: it has another format than float32, another
+// math than the others compute, or gate=1.
 bool has_formats(const Problem& problem, const Environment& env);
-// What gemm_output.cl is told, and the last arguments of a kernel that uses it.
-std::string output_options(const Problem& problem);
+// What gemm_output.cl is told, whose vectors have v elements, and the last arguments of a kernel
+// that uses it.
+std::string output_options(const Problem& problem, std::int64_t v = 4);
 // A format's number in gemm_output.cl.
 int number_of(DType type);
 template <class CopyOf>
@@ -79,9 +76,9 @@ std::optional<std::string> pipeline_defect(const Gemm& g, const Tuning& tuning,
 std::unique_ptr<Plan> pipeline_plan(const Problem& problem, const Tuning& tuning,
                                     const Environment& env, const Operands& constants);
 
-std::vector<Guess> skinny_guesses(const Gemm& g, const opencl::DeviceInfo& info);
-std::optional<std::string> skinny_defect(const Gemm& g, const Tuning& tuning,
-                                         const opencl::DeviceInfo& info);
+std::vector<Guess> skinny_guesses(const Problem& problem, const Environment& env);
+std::optional<std::string> skinny_defect(const Problem& problem, const Tuning& tuning,
+                                         const Environment& env);
 std::unique_ptr<Plan> skinny_plan(const Problem& problem, const Tuning& tuning,
                                   const Environment& env, const Operands& constants);
 
@@ -104,24 +101,11 @@ std::optional<std::string> tensor_defect(const Gemm& g, const Tuning& tuning,
 std::unique_ptr<Plan> tensor_plan(const Problem& problem, const Tuning& tuning,
                                   const Environment& env, const Operands& constants);
 
-// Every device has path 4.
-std::optional<std::string> formats_unsupported(const Problem& problem, const Environment& env);
-std::vector<Tuning> formats_tunings(const Gemm& g, const opencl::DeviceInfo& info);
-std::optional<std::string> formats_defect(const Tuning& tuning, const opencl::DeviceInfo& info);
-std::unique_ptr<Plan> formats_plan(const Problem& problem, const Tuning& tuning,
-                                   const Environment& env, const Operands& constants);
-
 std::vector<Guess> mma_guesses(const Problem& problem, const Environment& env);
 std::optional<std::string> mma_defect(const Problem& problem, const Tuning& tuning,
                                       const Environment& env);
 std::unique_ptr<Plan> mma_plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                                const Operands& constants);
-
-std::vector<Guess> weights_guesses(const Problem& problem, const Environment& env);
-std::optional<std::string> weights_defect(const Problem& problem, const Tuning& tuning,
-                                          const Environment& env);
-std::unique_ptr<Plan> weights_plan(const Problem& problem, const Tuning& tuning,
-                                   const Environment& env, const Operands& constants);
 
 // Most bytes of partial sums that a split of k may keep.
 inline constexpr double most_parts_bytes = 1 << 28;

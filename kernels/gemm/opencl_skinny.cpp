@@ -1,5 +1,6 @@
-// GEMM on GPUs where m or n is at most 32: the long operand streams once at memory speed. The
-// kernel and its ideas stand in gemm_skinny.cl.
+// GEMM on GPUs where m or n is short: the long operand is read once, at memory speed. float32 up to
+// 32 rows, stored weights of other formats up to 8 rows of a. The kernel and its ideas:
+// gemm_skinny.cl.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cmath>
 
 #include "backends/opencl_features.hpp"
+#include "core/math.hpp"
 #include "gemm_skinny_cl.hpp"
 #include "kernels/gemm/opencl_paths.hpp"
 
@@ -16,77 +18,141 @@ namespace {
 using opencl::DeviceInfo;
 using std::int64_t;
 
-constexpr int64_t most_few = 32;
+constexpr int64_t lanes = 32, piece = 16;  // items of a warp; bytes of a copy of stored weights
+// What groups of an H100 share.
+constexpr int64_t local_of_unit = 227 * 1024;
 
 // The problem as rows of x times rows of w: op(a) is x where m is the short side, otherwise op(b)
-// is.
+// is. Stored weights are always w.
 struct Roles {
+  DType stored = nullptr;  // the format of b where it is decoded in registers
   bool a_is_w;
   int64_t few, many;
   bool w_deep;  // w's rows along k
   bool x_deep;
-  int width;  // floats of a vector of w
+  int width = 4;     // floats of a vector of w
+  int64_t unit = 0;  // stored: UNIT of gemm_stored_rows.cl, elements that a lane decodes at a time,
+  int64_t unit_bytes = 0;  // and their bytes
 
-  explicit Roles(const Gemm& g)
-      : a_is_w(g.n < g.m), few(std::min(g.m, g.n)), many(std::max(g.m, g.n)) {
-    const bool a_deep = !g.trans_a;
-    w_deep = a_is_w ? a_deep : g.trans_b;
-    x_deep = a_is_w ? g.trans_b : a_deep;
-    width = copy_width(w_deep ? g.k : many);
+  explicit Roles(const Problem& problem) {
+    const Gemm g(problem);
+    const DType type = problem.dtype("b_type");
+    if (type != &float32) stored = type;
+    a_is_w = stored == nullptr && g.n < g.m;
+    few = a_is_w ? g.n : g.m;
+    many = a_is_w ? g.m : g.n;
+    w_deep = a_is_w ? !g.trans_a : g.trans_b;
+    x_deep = a_is_w ? g.trans_b : !g.trans_a;
+    if (stored == nullptr) {
+      width = copy_width(w_deep ? g.k : many);
+    } else {
+      unit = type == &q4_1 ? 32 : type->block > 1 ? 64 : size_of(type) == 1 ? 16 : 8;
+      unit_bytes = static_cast<int64_t>(type->bytes(unit));
+    }
   }
+  int64_t most_few() const { return stored == nullptr ? 32 : 8; }
   // `few`, or the next number that the kernel is compiled for.
   int64_t compiled_few() const {
-    return static_cast<int64_t>(
-        std::bit_ceil(static_cast<std::uint64_t>(std::max<int64_t>(few, 1))));
+    return stored != nullptr ? few
+                             : static_cast<int64_t>(std::bit_ceil(
+                                   static_cast<std::uint64_t>(std::max<int64_t>(few, 1))));
   }
+  int64_t chunk() const { return lanes * unit; }
 };
 
 struct Skinny {
-  int64_t code_path, rows, warps, kc, unroll, splits;
+  int64_t code_path, rows, warps, splits;
+  int64_t kc, unroll;  // of float32
+  int64_t stages;      // of stored weights
 
   static Skinny from(const Tuning& t) {
     const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("code_path"), get("rows"), get("warps"), get("kc"), get("unroll"), get("splits")};
+    return {get("code_path"), get("rows"),   get("warps"), get("splits"),
+            get("kc"),        get("unroll"), get("stages")};
   }
-  Tuning tuning() const {
-    return {{"path", path_skinny},
-            {"code_path", code_path},
-            {"rows", rows},
-            {"warps", warps},
-            {"kc", kc},
-            {"unroll", unroll},
-            {"splits", splits}};
+  Tuning tuning(const Roles& r) const {
+    Tuning t = {{"path", path_skinny}, {"code_path", code_path}, {"rows", rows}, {"warps", warps}};
+    if (r.stored == nullptr) {
+      t.set("kc", kc);
+      t.set("unroll", unroll);
+    } else {
+      t.set("stages", stages);
+    }
+    t.set("splits", splits);
+    return t;
   }
-  // Rows or columns of w that a group owns.
-  int64_t block(const Roles& r) const { return r.w_deep ? warps * rows : 32 * r.width; }
-  int64_t local_bytes(const Roles& r) const {
-    const int64_t x = r.compiled_few() * (kc + (r.w_deep ? 4 : 0));
-    return (2 * x + 32 * warps * 4 * r.width) * static_cast<int64_t>(sizeof(float));
+  int64_t items() const { return lanes * warps; }
+  // Rows of w of a group at a time, and columns of c.
+  int64_t block_rows(const Roles& r) const { return r.w_deep ? warps * rows : lanes * r.width; }
+  int64_t block(const Gemm& g, const Roles& r) const { return block_rows(r) / (g.gate ? 2 : 1); }
+  int64_t k_share(const Gemm& g, const Roles& r) const {
+    const int64_t step = r.stored == nullptr ? kc : r.chunk();
+    return std::max<int64_t>(1, tiles(tiles(g.k, step), splits)) * step;
+  }
+  int64_t local_bytes(const Gemm& g, const Roles& r) const {
+    const int64_t x = r.stored != nullptr ? r.few * k_share(g, r)
+                                          : 2 * r.compiled_few() * (kc + (r.w_deep ? 4 : 0));
+    const int64_t ring = r.stored == nullptr ? 0 : warps * stages * rows * lanes * r.unit_bytes;
+    const int64_t scratch = !r.w_deep        ? items() * 4 * r.width
+                            : code_path == 0 ? items() * lanes
+                                             : 0;
+    return 4 * (x + scratch) + ring;
+  }
+  // Groups of a share of k: one a block, or of stored weights as many as the device holds at a
+  // time, each with several blocks.
+  int64_t groups(const Gemm& g, const Roles& r, const DeviceInfo& info) const {
+    const int64_t blocks = tiles(r.many, block(g, r));
+    if (r.stored == nullptr) return blocks;
+    const int64_t per_unit = std::clamp<int64_t>(
+        std::min(local_of_unit / (local_bytes(g, r) + 1024), lanes / warps), 1, 8);
+    const int64_t resident = std::max<int64_t>(1, info.compute_units * per_unit / splits);
+    return std::clamp<int64_t>(blocks, 1, resident);
+  }
+  double parts_bytes(const Gemm& g, const Roles& r) const {
+    return splits == 1 ? 0
+                       : 4.0 * static_cast<double>(splits * g.batch) *
+                             static_cast<double>(tiles(r.many, block(g, r)) * block_rows(r)) *
+                             static_cast<double>(r.compiled_few());
   }
 };
 
-bool fits(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
-  const Roles r(g);
-  return r.few <= most_few && r.many >= r.width &&
-         std::has_single_bit(static_cast<std::uint64_t>(s.kc)) && s.kc >= 32 * r.width &&
-         s.kc % s.warps == 0 && s.rows * r.compiled_few() <= 128 &&
-         static_cast<std::size_t>(32 * s.warps) <= info.max_work_group &&
-         s.local_bytes(r) <= local_limit(s.code_path, info) &&
-         (s.code_path == 0 || opencl::features(info.index).nvidia_code_path()) &&
-         std::max({g.m, g.n, g.k}) < (int64_t{1} << 30) &&
-         8.0 * static_cast<double>(s.splits) *
-                 static_cast<double>(g.batch * r.many * r.compiled_few()) <=
-             most_parts_bytes;
+// Whether the kernel takes the problem at all.
+bool is_served(const Problem& problem, const Environment& env, const Roles& r) {
+  const Gemm g(problem);
+  if (r.few > r.most_few() || env.math == math_int8.name || env.math == math_3xtf32.name ||
+      std::max({g.m, g.b_cols(), g.k}) >= (int64_t{1} << 30)) {
+    return false;
+  }
+  if (r.stored == nullptr) return !has_formats(problem, env) && r.many >= r.width;
+  const bool of_weights = r.stored == &float16 || r.stored == &bfloat16 || is_quantised(r.stored);
+  return of_weights && !problem.dtype("a_type")->is_integer() && g.batch == 1 && g.trans_b &&
+         r.stored->bytes(g.k) % piece == 0 && std::max(g.b_cols(), g.k) < (int64_t{1} << 27);
+}
+
+bool fits(const Skinny& s, const Problem& problem, const Environment& env) {
+  const DeviceInfo& info = opencl::device(env.device);
+  const Gemm g(problem);
+  const Roles r(problem);
+  const bool tile_fits = r.stored != nullptr
+                             ? s.stages >= 2 && (!g.gate || s.rows % 2 == 0)
+                             : std::has_single_bit(static_cast<std::uint64_t>(s.kc)) &&
+                                   s.kc >= lanes * r.width && s.kc % s.warps == 0 &&
+                                   s.rows * r.compiled_few() <= 128;
+  return is_served(problem, env, r) && tile_fits &&
+         (s.code_path == 0 || best_code_path(info) == 1) &&
+         static_cast<std::size_t>(s.items()) <= info.max_work_group &&
+         s.local_bytes(g, r) <= local_limit(s.code_path, info) &&
+         s.parts_bytes(g, r) <= most_parts_bytes;
 }
 
 // Reading w at memory speed, and x from local memory for each vector of w. What else decides on an
 // H200 is how near a tuning is to the best ones there: 2.5 groups a unit while x is a few rows,
 // then 2; many rows of w at once; short steps of k for few rows of x, long ones for many, which
 // meet fewer barriers.
-double expected_ns(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
+double expected_ns_of_floats(const Skinny& s, const Gemm& g, const Roles& r,
+                             const DeviceInfo& info) {
   const GpuModel gpu(info);
-  const Roles r(g);
-  const auto groups = static_cast<double>(g.batch * tiles(r.many, s.block(r)) * s.splits);
+  const auto groups = static_cast<double>(g.batch * tiles(r.many, s.block(g, r)) * s.splits);
   const auto few = static_cast<double>(r.compiled_few());
   const double w_bytes =
       4.0 * static_cast<double>(g.batch) * static_cast<double>(r.many) * static_cast<double>(g.k);
@@ -107,66 +173,92 @@ double expected_ns(const Skinny& s, const Gemm& g, const DeviceInfo& info) {
                         (r.w_deep ? 0.06 * away(static_cast<double>(s.rows), 4) : 0);
   // Groups at a time of a unit, each of which starts and ends in 3 us.
   const auto at_a_time = static_cast<double>(
-      std::clamp<int64_t>(228 * 1024 / (s.local_bytes(r) + 1024), 1, 64 / s.warps));
+      std::clamp<int64_t>(local_of_unit / (s.local_bytes(g, r) + 1024), 1, 64 / s.warps));
   const double waves = std::max(1.0, groups / (gpu.units * at_a_time));
   return (w_bytes / gpu.bytes_per_ns + reads_of_x / local_bytes_per_ns) * slower +
-         3000 * (waves - 1) + other_bytes / gpu.bytes_per_ns +
-         gpu.launch_ns * (s.splits > 1 ? 1.4 : 1);
+         3000 * (waves - 1) + other_bytes / gpu.bytes_per_ns;
+}
+
+// Reading b at memory speed, or its decoding and products where rows of a are many: 3 operations an
+// element and one a product, of which half of the peak is reached. Units without a group, or with
+// one alone, read slower.
+double expected_ns_of_stored(const Skinny& s, const Gemm& g, const Roles& r,
+                             const DeviceInfo& info) {
+  const GpuModel gpu(info);
+  const double elements = static_cast<double>(g.b_cols()) * static_cast<double>(g.k);
+  const double bytes = elements * static_cast<double>(r.unit_bytes) / static_cast<double>(r.unit);
+  const double operations = elements * static_cast<double>(3 + g.m);
+  const double busy = static_cast<double>(s.groups(g, r, info) * s.splits) / gpu.units;
+  const double slower = 1 + 0.5 * std::max(0.0, std::log2(2 / busy)) + (s.rows < 4 ? 0.1 : 0.0) +
+                        (s.local_bytes(g, r) > local_of_unit / 2 ? 0.2 : 0.0);
+  return slower *
+         std::max(bytes / gpu.bytes_per_ns, operations / (gpu.units * gpu.mads_per_ns * 0.5));
+}
+
+Guess guess(const Skinny& s, const Problem& problem, const DeviceInfo& info) {
+  const Gemm g(problem);
+  const Roles r(problem);
+  const double ns = r.stored == nullptr ? expected_ns_of_floats(s, g, r, info)
+                                        : expected_ns_of_stored(s, g, r, info);
+  return {s.tuning(r), ns + GpuModel(info).launch_ns * (s.splits > 1 ? 1.4 : 1)};
 }
 
 class SkinnyPlan final : public opencl::DevicePlan {
  public:
   SkinnyPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
              const Operands& constants)
-      : DevicePlan(problem, tuning, env), g_(problem) {
-    if (g_.empty()) return;
+      : DevicePlan(problem, tuning, env) {
+    const Gemm g(problem);
+    if (g.empty()) return;
     const Skinny s = Skinny::from(tuning);
-    const Roles r(g_);
+    const Roles r(problem);
     const std::string options = fmt::format(
-        "-DCODE_PATH={} -DW_DEEP={:d} -DX_DEEP={:d} -DXW={} -DFEW={} -DR={} -DWARPS={} -DKC={} "
-        "-DUNROLL={} -DVW={} -DA_IS_W={:d} -DV=4{}",
-        s.code_path, r.w_deep, r.x_deep, copy_width(g_.k), r.compiled_few(), s.rows, s.warps, s.kc,
-        s.unroll, r.width, r.a_is_w, epilogue_options(problem));
-    const int64_t k = g_.reads_ab() ? g_.k : 0;
-    const int64_t k_share = tiles(tiles(k, s.kc), s.splits) * s.kc;
-    const int64_t blocks = tiles(r.many, s.block(r));
+        "-DCODE_PATH={} -DROWS={:d} -DCOLUMNS={:d} -DSTORED={:d} -DX_DEEP={:d} -DXW={} -DFEW={} "
+        "-DR={} -DWARPS={} -DKC={} -DUNROLL={} -DSTAGES={} -DVW={} -DA_IS_W={:d} -DA_TYPE={}{}",
+        s.code_path, r.stored == nullptr && r.w_deep, !r.w_deep, r.stored != nullptr, r.x_deep,
+        copy_width(g.k), r.compiled_few(), r.w_deep ? s.rows : r.width, s.warps,
+        r.stored == nullptr ? s.kc : s.k_share(g, r), s.unroll, s.stages, r.width, r.a_is_w,
+        number_of(problem.dtype("a_type")), output_options(problem));
+    const int64_t k = g.reads_ab() ? g.k : 0;
+    const int64_t blocks = tiles(r.many, s.block(g, r));
+    const int64_t groups = s.groups(g, r, context().info());
     cl_mem c = copy_of("c");
+    // Arguments that the kernel does not read still want a buffer.
     cl_mem a = k == 0 ? c : copy_of("a");
-    cl_mem b = k == 0 ? c : copy_of("b");
-    if (g_.prepack && k > 0) {
-      const View& constant = constants.at("b");
-      b = packed(static_cast<std::size_t>(constant.elements()) * sizeof(float));
-      write_now(b, constant);
-    }
-    cl_mem c0 = g_.reads_c0() ? copy_of("c0") : c;
+    cl_mem b = k == 0 ? c : copy_of("b", constants);
+    cl_mem scale = k == 0 || r.stored != &int8_per_channel ? c : copy_of("b_scale", constants);
     cl_mem parts = c;
     cl_mem arrivals = c;
     if (s.splits > 1) {
-      const int64_t per_group = r.compiled_few() * s.block(r);
-      parts = workspace(static_cast<std::size_t>(g_.batch * blocks * s.splits * per_group) *
-                        sizeof(float));
-      arrivals = zeroed_workspace(static_cast<std::size_t>(g_.batch * blocks) * sizeof(cl_uint));
+      parts = workspace(static_cast<std::size_t>(s.parts_bytes(g, r)));
+      arrivals = zeroed_workspace(static_cast<std::size_t>(g.batch * groups) * sizeof(cl_uint));
     }
     const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
     const auto ready = [&](SplitPart part) {
       opencl::KernelCall call =
           kernel(gemm_skinny_cl, fmt::format("{} -DSPLIT={}", options, static_cast<int>(part)),
                  "gemm_skinny");
-      call.set_args(context(), r.a_is_w ? a : b, r.a_is_w ? b : a, c0, c, parts, arrivals,
-                    as_int(r.many), as_int(r.few), as_int(k), as_int(r.a_is_w ? 1 : g_.n),
-                    as_int(r.a_is_w ? g_.n : 1), as_int(blocks), as_int(s.splits), as_int(k_share),
-                    cl_float{g_.alpha}, cl_float{g_.beta});
-      add_epilogue_args(
-          call, context(), g_, [this](const char* tensor) { return copy_of(tensor); }, c);
+      call.set_args(context(), r.a_is_w ? a : b, r.a_is_w ? b : a, scale, parts, arrivals,
+                    as_int(r.many), as_int(r.few), as_int(k), as_int(r.a_is_w ? 1 : g.n),
+                    as_int(r.a_is_w ? g.n : 1), as_int(blocks), as_int(groups), as_int(s.splits),
+                    as_int(s.k_share(g, r)));
+      add_output_args(
+          call, context(), g, [this](const char* tensor) { return copy_of(tensor); }, c);
       return call;
     };
-    const auto items = static_cast<std::size_t>(32 * s.warps);
+    const auto items = static_cast<std::size_t>(s.items());
     gemm_ = ready(first_part(s.splits, s.code_path));
-    size_ = {static_cast<std::size_t>(g_.batch * blocks * s.splits), items};
+    size_ = {static_cast<std::size_t>(g.batch * groups * s.splits), items};
     if (first_part(s.splits, s.code_path) == SplitPart::write) {
       adder_ = ready(SplitPart::add);
-      adder_size_ = {static_cast<std::size_t>(g_.batch * blocks), items};
+      adder_size_ = {static_cast<std::size_t>(g.batch * groups), items};
     }
+  }
+
+  PlanFacts facts() const override {
+    PlanFacts facts = DevicePlan::facts();
+    facts.path = "fma";
+    return facts;
   }
 
  private:
@@ -175,39 +267,83 @@ class SkinnyPlan final : public opencl::DevicePlan {
     launch(adder_, adder_size_);
   }
 
-  const Gemm g_;
   opencl::KernelCall gemm_, adder_;
   opencl::Launch size_{}, adder_size_{0, 1};
 };
 
-}  // namespace
-
-std::vector<Guess> skinny_guesses(const Gemm& g, const DeviceInfo& info) {
-  const Roles r(g);
-  std::vector<Guess> list;
-  if (r.few > most_few) return list;
+std::vector<Skinny> candidates_of_floats(const Gemm& g, const Roles& r, int64_t code_path) {
+  std::vector<Skinny> list;
   for (const int64_t rows : {2, 4, 1}) {
     if (!r.w_deep && rows > 1) continue;
     for (const int64_t kc : {256, 512, 1024, 128}) {
       for (const int64_t splits : {1, 2, 4, 8, 16, 32, 64}) {
         const bool is_worth = splits == 1 || (g.reads_ab() && g.k / splits >= kc);
-        const int64_t unroll = r.w_deep ? std::min<int64_t>(4, kc / (32 * r.width)) : 8;
-        const Skinny s{best_code_path(info), rows, 8, kc, std::max<int64_t>(unroll, 1), splits};
-        if (is_worth && fits(s, g, info)) list.push_back({s.tuning(), expected_ns(s, g, info)});
+        const int64_t unroll = r.w_deep ? std::min<int64_t>(4, kc / (lanes * r.width)) : 8;
+        if (is_worth) {
+          list.push_back({code_path, rows, 8, splits, kc, std::max<int64_t>(unroll, 1), 0});
+        }
       }
     }
   }
   return list;
 }
 
-std::optional<std::string> skinny_defect(const Gemm& g, const Tuning& tuning,
-                                         const DeviceInfo& info) {
-  if (fits(Skinny::from(tuning), g, info)) return std::nullopt;
+std::vector<Skinny> candidates_of_stored(const Gemm& g, const Roles& r, int64_t code_path) {
+  std::vector<Skinny> list;
+  for (const int64_t rows : {4, 2}) {
+    for (const int64_t warps : {8, 4, 2}) {
+      for (const int64_t splits : {1, 2, 3, 4, 6, 8, 16}) {
+        // Blocks are longer than what others have of a row at a time.
+        const int64_t stages = r.stored->block > 1 ? 2 : 4;
+        const bool is_worth = splits == 1 || g.k / splits >= 512;
+        if (is_worth) list.push_back({code_path, rows, warps, splits, 0, 0, stages});
+      }
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+std::vector<Guess> skinny_guesses(const Problem& problem, const Environment& env) {
+  const DeviceInfo& info = opencl::device(env.device);
+  const Gemm g(problem);
+  const Roles r(problem);
+  const int64_t code_path = best_code_path(info);
+  std::vector<Guess> list;
+  if (!is_served(problem, env, r)) return list;
+  for (const Skinny& s : r.stored == nullptr ? candidates_of_floats(g, r, code_path)
+                                             : candidates_of_stored(g, r, code_path)) {
+    if (fits(s, problem, env)) list.push_back(guess(s, problem, info));
+  }
+  // Elsewhere one is enough to check the decoding.
+  if (r.stored != nullptr && code_path == 0 && list.size() > 1) {
+    list.erase(list.begin(), list.end() - 1);
+  }
+  return list;
+}
+
+std::optional<std::string> skinny_defect(const Problem& problem, const Tuning& tuning,
+                                         const Environment& env) {
+  if (fits(Skinny::from(tuning), problem, env)) return std::nullopt;
+  const DeviceInfo& info = opencl::device(env.device);
+  const Roles r(problem);
+  const std::string wants =
+      r.stored == nullptr
+          ? fmt::format(
+                "m or n of at most {}, kc a power of two of at least 128 and a multiple of "
+                "warps, rows times the short side at most 128",
+                r.most_few())
+          : fmt::format(
+                "at most {} rows of float a and batch=1, b of f16, bf16, q8_0, q4_0, q4_1 "
+                "or s8c with trans_b=1 and rows of a multiple of {} bytes, stages at least "
+                "2, with gate=1 an even number of rows",
+                r.most_few(), piece);
   return fmt::format(
-      "path=2 wants m or n of at most {}, kc a power of two of at least 128 and a multiple of "
-      "warps, rows times the short side at most 128, at most {} bytes of local memory on {}, and "
-      "partial sums of splits of at most {:.0f} bytes",
-      most_few, info.local_bytes, info.name, most_parts_bytes);
+      "path=2 wants {}, at most {} items and {} bytes of local memory on {}, and partial sums of "
+      "splits of at most {:.0f} bytes",
+      wants, info.max_work_group, local_limit(Skinny::from(tuning).code_path, info), info.name,
+      most_parts_bytes);
 }
 
 std::unique_ptr<Plan> skinny_plan(const Problem& problem, const Tuning& tuning,

@@ -1,0 +1,48 @@
+// Elements of a and b in memory, of any number format (A_TYPE and B_TYPE are formats of gemm_output.cl),
+// and what they are decoded to before they are multiplied: float32, or int32 for integers.
+
+#if A_TYPE == F32
+typedef float a_element;
+#elif A_TYPE == F16 || A_TYPE == BF16
+typedef ushort a_element;
+#elif A_TYPE == S8
+typedef char a_element;
+#else
+typedef uchar a_element;
+#endif
+#if B_TYPE == F32
+typedef float b_element;
+#elif B_TYPE == F16 || B_TYPE == BF16
+typedef ushort b_element;
+#elif B_TYPE == S8 || B_TYPE == S8C
+typedef char b_element;
+#else
+typedef uchar b_element;
+#endif
+
+#define DECODE(TYPE, x) \
+  ((TYPE) == F16 ? float_of_half((ushort)(x)) : (TYPE) == BF16 ? float_of_bfloat((ushort)(x)) : (x))
+
+// Blocks of 32 along k, whose columns are contiguous: scale, for q4_1 a minimum, integers.
+#define IN_BLOCKS (B_TYPE == Q8_0 || B_TYPE == Q4_0 || B_TYPE == Q4_1)
+#if IN_BLOCKS
+#define BLOCK_BYTES (B_TYPE == Q8_0 ? 34 : B_TYPE == Q4_0 ? 18 : 20)
+#define HALF_AT(p) float_of_half((ushort)((p)[0] | (p)[1] << 8))
+// Step p of k of a column, whose blocks begin at `column`.
+float number_of_b(__global const uchar* column, int p) {
+  __global const uchar* block = column + p / 32 * BLOCK_BYTES;
+  const float scale = HALF_AT(block);
+  const int i = p % 32;
+#if B_TYPE == Q8_0
+  return scale * as_char(block[2 + i]);
+#else
+  // Element i and i + 16 share a byte.
+  __global const uchar* nibbles = block + (B_TYPE == Q4_0 ? 2 : 4);
+  const int nibble = nibbles[i % 16] >> i / 16 * 4 & 15;
+  return B_TYPE == Q4_0 ? scale * (nibble - 8) : fma(scale, (float)nibble, HALF_AT(block + 2));
+#endif
+}
+#define B_ELEMENTS(columns, k) ((long)(columns) * ((k) / 32) * BLOCK_BYTES)
+#else
+#define B_ELEMENTS(columns, k) ((long)(columns) * (k))
+#endif
