@@ -24,8 +24,8 @@ constexpr Tunable tunables[] = {
     {"path",
      "0: tiles, any device; 1: pipelined tiles; 2: m or n of at most 32; 3: the one of math "
      "3xtf32; "
-     "4: number formats and gate=1; 5: matrix units for them; 6: few rows against weights",
-     0, 6, true},
+     "4: number formats and gate=1; 5: matrix units for them; 6: few rows against weights; 7: wgmma",
+     0, 7, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
     {"tm", "rows of a micro-tile; of an item's results", 1, 32},
@@ -133,13 +133,14 @@ std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
   return list;
 }
 
-// On NVIDIA's devices the paths 5 and 6, where they serve, come first; path 4 is behind them on
+// On NVIDIA's devices the paths 5 to 7, where they serve, come first; path 4 is behind them on
 // every device.
 std::vector<Tuning> formats_tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Guess> guesses = mma_guesses(problem, env);
-  const std::vector<Guess> weights = weights_guesses(problem, env);
-  guesses.insert(guesses.end(), weights.begin(), weights.end());
+  for (const auto& more : {weights_guesses(problem, env), wgmma_guesses(problem, env)}) {
+    guesses.insert(guesses.end(), more.begin(), more.end());
+  }
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.ns < y.ns; });
   constexpr std::size_t most_guesses = 8;
@@ -263,6 +264,7 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   if (path == path_formats) return formats_defect(tuning, info);
   if (path == path_mma) return mma_defect(problem, tuning, env);
   if (path == path_weights) return weights_defect(problem, tuning, env);
+  if (path == path_wgmma) return wgmma_defect(problem, tuning, env);
   if (path == path_tensor) return tensor_defect(Gemm(problem), tuning, info);
   if (path == path_pipeline) return pipeline_defect(Gemm(problem), tuning, info);
   if (path == path_skinny) return skinny_defect(Gemm(problem), tuning, info);
@@ -290,6 +292,8 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
       return mma_plan(problem, complete, env, constants);
     case path_weights:
       return weights_plan(problem, complete, env, constants);
+    case path_wgmma:
+      return wgmma_plan(problem, complete, env, constants);
     default:
       return std::make_unique<TilePlan>(problem, complete, env, constants);
   }

@@ -8,6 +8,7 @@
 //   gemm_formats.cl) 5  mma       maths f16, bf16, int8: matrix units (opencl_mma.cpp, gemm_mma.cl)
 //   6  weights   GPUs: few rows of a against short or quantised weights (opencl_weights.cpp,
 //                gemm_weights.cl)
+//   7  wgmma     maths f16, bf16, int8: Hopper's matrix units (opencl_wgmma.cpp, gemm_wgmma.cl)
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@ enum OpenClPath : std::int64_t {
   path_tensor = 3,
   path_formats = 4,
   path_mma = 5,
-  path_weights = 6
+  path_weights = 6,
+  path_wgmma = 7
 };
 
 // Code path 1 where the device has it.
@@ -47,7 +49,7 @@ void add_epilogue_args(opencl::KernelCall& call, const opencl::Context& context,
                 g.epilogue.has(Epilogue::Op::add) ? copy_of("residual") : other);
 }
 
-// Whether a problem is of the paths 4 to 6: it has another format than float32, another math than
+// Whether a problem is of the paths 4 to 7: it has another format than float32, another math than
 // these compute, or gate=1.
 bool has_formats(const Problem& problem, const Environment& env);
 // What gemm_output.cl is told, and the last arguments of a kernel that uses it.
@@ -116,6 +118,12 @@ std::optional<std::string> mma_defect(const Problem& problem, const Tuning& tuni
                                       const Environment& env);
 std::unique_ptr<Plan> mma_plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                                const Operands& constants);
+
+std::vector<Guess> wgmma_guesses(const Problem& problem, const Environment& env);
+std::optional<std::string> wgmma_defect(const Problem& problem, const Tuning& tuning,
+                                        const Environment& env);
+std::unique_ptr<Plan> wgmma_plan(const Problem& problem, const Tuning& tuning,
+                                 const Environment& env, const Operands& constants);
 
 std::vector<Guess> weights_guesses(const Problem& problem, const Environment& env);
 std::optional<std::string> weights_defect(const Problem& problem, const Tuning& tuning,
