@@ -13,6 +13,8 @@
 // Tiles in local memory, as the copy engine writes and wgmma reads them (both swizzle 128-byte rows):
 //   rows along k (WIDE=0): a row of 128 bytes of k per row of op(a) or column of op(b).
 //   rows across k (WIDE=1; 16-bit formats only): blocks of 64 rows of op(a), a row of 128 bytes per k.
+// STAGED=1: results go through local memory too, from where the copy engine takes them to c while the next
+// tile is multiplied (rows of c must be a multiple of 16 bytes). Otherwise items store them.
 // GATE=1: the left half of a tile's columns are gate's, the right half up's; both are in one item's sums.
 // An operand laid out otherwise, or with rows that are no multiple of 16 bytes, goes through `lay` of
 // gemm_parts.cl first. SPLITS > 1: each group takes a share of k and writes its sums to `parts`.
@@ -25,6 +27,18 @@
 #define ITEMS (CONSUMERS * 128 + 32)
 #define BLOCK (64 * ROW)  // bytes of 64 rows
 #define STAGE_BYTES ((BM + BN) * ROW)
+
+// A box of results, 64 rows of 32 columns, and how many of them a consumer has, and has room for.
+#define C_BYTES (C_TYPE == F16 || C_TYPE == BF16 ? 2 : 4)
+#define BOX_COLS 32
+#define BOX_BYTES (64 * BOX_COLS * C_BYTES)
+#define ROW_BOXES (OWN_COLS / BOX_COLS)
+#define ALL_BOXES (MT * ROW_BOXES)
+#define MOST_BOXES (32768 / BOX_BYTES)
+#define ROUND_BOXES (ALL_BOXES < MOST_BOXES ? ALL_BOXES : MOST_BOXES)
+#define RESULT_BYTES (STAGED ? CONSUMERS * ROUND_BOXES * BOX_BYTES : 0)
+// Rows of a box are swizzled within 64 or 128 bytes, so that items write without bank conflicts.
+#define BOX_PLACE(at) ((at) ^ ((at) >> 3 & (C_BYTES == 2 ? 0x30 : 0x70)))
 
 // A stage is filled by so many copies.
 #define A_PIECES (A_WIDE ? BM / 64 : 1)
@@ -63,6 +77,17 @@ void copy_box(uint to, ulong map, int x, int y, int z, uint full) {
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
       "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(map), "r"(x), "r"(y), "r"(z), "r"(full)
       : "memory");
+}
+
+// A box of c from local memory.
+void store_box(uint from, ulong map, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];"
+      ::"l"(map), "r"(x), "r"(y), "r"(z), "r"(from) : "memory");
+}
+// Of the 128 items of one consumer.
+void consumer_barrier(int consumer) {
+  asm volatile("bar.sync %0, 128;" ::"r"(1 + consumer) : "memory");
 }
 
 // Work is numbered by tile, then share of k, then batch. Neighbours walk c in bands of RASTER row tiles,
@@ -119,22 +144,110 @@ void produce(uint stages, uint full, uint empty, ulong maps, int n, int k, int k
   }
 }
 
-// Four neighbours of a row of two fragments 8 columns apart, from the pairs that two lanes hold.
+// Sums are passed by address and must stay in registers.
+#define IN_REGISTERS __attribute__((always_inline))
+
+// Four neighbours of a row of two fragments, from the pairs that two lanes hold: even lanes get those of
+// the left fragment.
 #if INTEGERS
 #define LANE_XOR(x) as_int(lane_xor(as_float(x), 1, 0))
 #else
 #define LANE_XOR(x) lane_xor(x, 1, 0)
 #endif
-number4 four_of(const number* left, const number* right, int is_odd) {
+IN_REGISTERS number4 four_of(const number* left, const number* right, int is_odd) {
   const number x = LANE_XOR(is_odd ? left[0] : right[0]);
   const number y = LANE_XOR(is_odd ? left[1] : right[1]);
   return is_odd ? (number4)(x, y, right[0], right[1]) : (number4)(left[0], left[1], x, y);
 }
+// The same of fragments `left` and `right` of a row of them, half h (8 rows), with what gate=1 makes of it.
+IN_REGISTERS number4 results_of(const number* sums, int left, int right, int h, int is_odd) {
+  const number4 v = four_of(sums + 4 * left + 2 * h, sums + 4 * right + 2 * h, is_odd);
+#if GATE && SPLITS == 1
+  const number* up = sums + 2 * NT + 2 * h;
+  return gated(v, four_of(up + 4 * left, up + 4 * right, is_odd));
+#else
+  return v;
+#endif
+}
+
+// A consumer's sums, item by item: `row` and `col` are the item's first.
+IN_REGISTERS void store_items(number (*sum)[NT * 4], __global number* parts, Work work, int row, int col,
+                 int is_odd, int m, int n, int batches OUTPUT_ARGS) {
+  const long elements = (long)m * n;
+#pragma unroll
+  for (int i = 0; i < MT; ++i) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int own_row = row + i * 64 + h * 8;
+#pragma unroll
+      for (int j = 0; j < NT / (1 + GATE); j += 2) {
+        const int own_col = col + j * 8 + is_odd * 8;
+        const int many = own_row < m ? n - own_col : 0;
+        const long to = (long)own_row * n + own_col;
+        const number4 v = results_of(sum[i], j, j + 1, h, is_odd);
+#if SPLITS > 1
+        __global number* own =
+            parts + ((long)work.split * batches + work.batch) * elements * (1 + GATE) + to;
+        put_part(own, v, many);
+#if GATE
+        put_part(own + elements, results_of(sum[i], j + NT / 2, j + NT / 2 + 1, h, is_odd), many);
+#endif
+#else
+        put_four(v, work.batch * elements + to, own_col, many, OUTPUT);
+#endif
+      }
+    }
+  }
+}
+
+#if STAGED
+// The same by boxes. `staging`: the consumer's; `first_row`: its first; `row` and `col`: the item's place in
+// a box.
+IN_REGISTERS void store_boxes(number (*sum)[NT * 4], __local uchar* staging, ulong map, Work work, int consumer,
+                 int row, int col, int is_odd, int m, int n OUTPUT_ARGS) {
+  const int is_first = get_local_id(0) % 128 == 0;
+  const int first_row = work.row + consumer * MT * 64;
+#pragma unroll
+  for (int from = 0; from < ALL_BOXES; from += ROUND_BOXES) {
+    // The copies of the round before have been read.
+    if (is_first) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    consumer_barrier(consumer);
+#pragma unroll
+    for (int box = from; box < min(from + ROUND_BOXES, ALL_BOXES); ++box) {
+      const int i = box / ROW_BOXES;
+      const int at = box % ROW_BOXES * BOX_COLS;
+#pragma unroll
+      for (int part = 0; part < 4; ++part) {  // fragments 0 and 2 or 1 and 3, upper or lower 8 rows
+        const int h = part / 2;
+        const int left = at / 8 + part % 2;
+        const int own_row = first_row + i * 64 + row + h * 8;
+        const int box_col = part % 2 * 8 + is_odd * 16 + col;
+        const int own_col = work.col + at + box_col;
+        const number4 v = results_of(sum[i], left, left + 2, h, is_odd);
+        stored4 results = 0;
+        if (own_row < m && own_col < n)
+          results = four_results(v, ((long)work.batch * m + own_row) * n + own_col, own_col, OUTPUT);
+        const int place = BOX_PLACE((row + h * 8) * BOX_COLS * C_BYTES + box_col * C_BYTES);
+        *(__local stored4*)(staging + (box - from) * BOX_BYTES + place) = results;
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    consumer_barrier(consumer);
+    if (is_first) {
+#pragma unroll
+      for (int box = from; box < min(from + ROUND_BOXES, ALL_BOXES); ++box)
+        store_box(LOCAL_ADDRESS(staging) + (box - from) * BOX_BYTES, map,
+                  work.col + box % ROW_BOXES * BOX_COLS, first_row + box / ROW_BOXES * 64, work.batch);
+      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+  }
+}
+#endif
 
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
     __global const uchar* restrict maps, __global number* restrict parts, int m, int n, int k,
     int batches, int row_tiles, int col_tiles, int k_share OUTPUT_ARGS) {
-  __local uchar tiles[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
+  __local uchar tiles[STAGES * STAGE_BYTES + RESULT_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
   const int lid = get_local_id(0);
   const uint stages = LOCAL_ADDRESS(tiles);
@@ -159,9 +272,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
   const int lane = lid % 32;
   const int consumer = lid / 128;
   const int is_odd = lane & 1;
-  const int own_row = consumer * MT * 64 + lid % 128 / 32 * 16 + lane / 4;
-  const int own_col = is_odd * 8 + (lane & 2) * 2;
-  const long elements = (long)m * n;
+  const int row = lid % 128 / 32 * 16 + lane / 4;
+  const int col = (lane & 2) * 2;
   uint stage = 0;
   uint parity = 0;
   for (int number_of = get_group_id(0); number_of < count; number_of += get_num_groups(0)) {
@@ -199,51 +311,31 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
     for (int i = 0; i < MT; ++i) WGMMA_DONE(sum[i]);
     if (lane == 0 && last_empty != 0) barrier_arrive(last_empty);
 
-#if SPLITS > 1
-    __global number* own_parts =
-        parts + ((long)work.split * batches + work.batch) * elements * (1 + GATE);
-#endif
-    const long from = work.batch * elements;
-#pragma unroll
-    for (int i = 0; i < MT; ++i) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int row = work.row + own_row + i * 64 + h * 8;
-#pragma unroll
-        for (int j = 0; j < NT / (1 + GATE); j += 2) {
-          const int col = work.col + j * 8 + own_col;
-          const int many = row < m ? n - col : 0;
-          const long to = (long)row * n + col;
-          const number* pair = sum[i] + j * 4 + h * 2;
-          const number4 v = four_of(pair, pair + 4, is_odd);
-#if GATE
-          const number4 up = four_of(pair + NT * 2, pair + NT * 2 + 4, is_odd);
-#endif
-#if SPLITS > 1
-          put_part(own_parts + to, v, many);
-#if GATE
-          put_part(own_parts + elements + to, up, many);
-#endif
-#elif GATE
-          put_four(gated(v, up), from + to, col, many, OUTPUT);
+#if STAGED
+    store_boxes(sum, tiles + STAGES * STAGE_BYTES + consumer * ROUND_BOXES * BOX_BYTES,
+                (ulong)(size_t)maps + 256, work, consumer, row, col, is_odd, m, n, OUTPUT);
 #else
-          put_four(v, from + to, col, many, OUTPUT);
+    store_items(sum, parts, work, work.row + consumer * MT * 64 + row, work.col + col, is_odd, m, n,
+                batches, OUTPUT);
 #endif
-        }
-      }
-    }
   }
+#if STAGED
+  // Local memory must stay until it has been read.
+  if (lid % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
 }
 
 // What the copy engine is told of an operand: matrices of `ys` rows of `xs` elements, `ld` bytes apart, one
 // per batch; a copy takes a box of box_x × box_y of one of them. Written field by field, since the
-// layout of such a map is not documented.
-void describe_one(ulong map, ulong address, int xs, int ys, int batches, ulong ld, ulong matrix,
-                  int box_x, int box_y) {
-  for (int i = 0; i < 16; ++i) *(__global ulong*)(size_t)(map + 8 * i) = 0;
-#define SET(field, text, type, value)                                                        \
+// layout of such a map is not documented. Some fields take constants only.
+#define SET(field, text, type, value)                                                            \
   asm volatile(SM_90A "tensormap.replace.tile." field " [%0], " text "%1;" ::"l"(map), type(value) \
                : "memory")
+#define SET_CONSTANT(field, value) \
+  asm volatile(SM_90A "tensormap.replace.tile." field ".global.b1024.b32 [%0], " value ";" ::"l"(map) : "memory")
+void describe_one(ulong map, ulong address, int xs, int ys, int batches, ulong ld, int box_x,
+                  int box_y, int bytes, int swizzled) {
+  for (int i = 0; i < 16; ++i) *(__global ulong*)(size_t)(map + 8 * i) = 0;
   SET("global_address.global.b1024.b64", "", "l", address);
   SET("rank.global.b1024.b32", "", "r", 2);
   SET("box_dim.global.b1024.b32", "0, ", "r", box_x);
@@ -253,29 +345,33 @@ void describe_one(ulong map, ulong address, int xs, int ys, int batches, ulong l
   SET("global_dim.global.b1024.b32", "1, ", "r", ys);
   SET("global_dim.global.b1024.b32", "2, ", "r", batches);
   SET("global_stride.global.b1024.b64", "0, ", "l", ld);
-  SET("global_stride.global.b1024.b64", "1, ", "l", matrix);
+  SET("global_stride.global.b1024.b64", "1, ", "l", ld * ys);
   SET("element_stride.global.b1024.b32", "0, ", "r", 1);
   SET("element_stride.global.b1024.b32", "1, ", "r", 1);
   SET("element_stride.global.b1024.b32", "2, ", "r", 1);
-  asm volatile(SM_90A "tensormap.replace.tile.elemtype.global.b1024.b32 [%0], %1;" ::"l"(map),
-               "n"(BYTES == 2 ? 1 : 0) : "memory");
-  asm volatile(SM_90A "tensormap.replace.tile.interleave_layout.global.b1024.b32 [%0], 0;" ::"l"(map)
-               : "memory");
-  asm volatile(SM_90A "tensormap.replace.tile.swizzle_mode.global.b1024.b32 [%0], 3;" ::"l"(map)
-               : "memory");
-  asm volatile(SM_90A "tensormap.replace.tile.fill_mode.global.b1024.b32 [%0], 0;" ::"l"(map)
-               : "memory");
+  if (bytes == 1) SET_CONSTANT("elemtype", "0");
+  if (bytes == 2) SET_CONSTANT("elemtype", "1");
+  if (bytes == 4) SET_CONSTANT("elemtype", "2");
+  if (swizzled == 64) SET_CONSTANT("swizzle_mode", "2");
+  if (swizzled == 128) SET_CONSTANT("swizzle_mode", "3");
+  SET_CONSTANT("interleave_layout", "0");
+  SET_CONSTANT("fill_mode", "0");
   asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
 }
 
-// maps: two of 128 bytes, of a and of b. Sizes as in gemm_wgmma, b_cols those of op(b); bytes of a row and of a
-// matrix. Elements of a row and rows of a matrix are those that exist: the rest reads as zero.
+// maps: three of 128 bytes, of a, b and, if STAGED, c. Sizes as in gemm_wgmma, b_cols those of op(b); bytes
+// of a row. Elements of a row and rows of a matrix are those that exist: the rest reads as zero, and is
+// not written.
 __kernel void describe(__global uchar* restrict maps, __global const uchar* a,
-                       __global const uchar* b, int m, int b_cols, int k, int batches, int a_ld,
-                       int b_ld, long a_matrix, long b_matrix) {
+                       __global const uchar* b, __global const uchar* c, int m, int n, int b_cols,
+                       int k, int batches, int a_ld, int b_ld) {
   const ulong map = (ulong)(size_t)maps;
-  describe_one(map, (ulong)(size_t)a, A_WIDE ? m : k, A_WIDE ? k : m, batches, a_ld, a_matrix,
-               A_WIDE ? 64 : BK, A_WIDE ? BK : BM);
+  describe_one(map, (ulong)(size_t)a, A_WIDE ? m : k, A_WIDE ? k : m, batches, a_ld, A_WIDE ? 64 : BK,
+               A_WIDE ? BK : BM, BYTES, 128);
   describe_one(map + 128, (ulong)(size_t)b, B_WIDE ? b_cols : k, B_WIDE ? k : b_cols, batches, b_ld,
-               b_matrix, B_WIDE ? 64 : BK, B_WIDE ? BK : OWN_COLS);
+               B_WIDE ? 64 : BK, B_WIDE ? BK : OWN_COLS, BYTES, 128);
+#if STAGED
+  describe_one(map + 256, (ulong)(size_t)c, n, m, batches, (ulong)n * C_BYTES, BOX_COLS, 64, C_BYTES,
+               32 * C_BYTES);
+#endif
 }

@@ -89,7 +89,8 @@ double expected_ns(const Mma& t, const Problem& problem, const DeviceInfo& info)
   const double resident = std::min(per_unit, std::ceil(groups / gpu.units));
   const double warps = static_cast<double>(t.warps()) * resident;
   const double rate = share * std::min(1.0, (warps + 4) / 12);
-  const auto steps = static_cast<double>(tiles(tiles(g.k * layouts.bytes, unit_row_bytes), t.splits) * 4);
+  const auto steps =
+      static_cast<double>(tiles(tiles(g.k * layouts.bytes, unit_row_bytes), t.splits) * 4);
   const double waves = std::ceil(groups / (gpu.units * resident));
   const double wave_ns = resident * static_cast<double>(t.warps()) * fragments * steps *
                              product_clocks / rate / clock_ghz +

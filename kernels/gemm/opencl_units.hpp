@@ -1,6 +1,6 @@
-// What the paths of the variant `opencl` for matrix units and short operands share (mma.sync and wgmma;
-// gemm_parts.cl): how operands are laid out for them, and a plan that prepares operands, multiplies and
-// adds the sums of groups that share k.
+// What the paths of the variant `opencl` for matrix units and short operands share (mma.sync and
+// wgmma; gemm_parts.cl): how operands are laid out for them, and a plan that prepares operands,
+// multiplies and adds the sums of groups that share k.
 #pragma once
 
 #include <array>
@@ -25,7 +25,9 @@ inline constexpr double unit_sustained_clock = 0.75;
 struct UnitLayout {
   bool wide, laid;
   std::int64_t ld;
-  std::int64_t matrix_bytes(std::int64_t rows, std::int64_t k) const { return (wide ? k : rows) * ld; }
+  std::int64_t matrix_bytes(std::int64_t rows, std::int64_t k) const {
+    return (wide ? k : rows) * ld;
+  }
 };
 
 struct UnitLayouts {
@@ -46,7 +48,8 @@ class UnitPlan : public opencl::DevicePlan {
   // `source`: of a program with gemm_parts.cl in it.
   UnitPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
            std::string source);
-  // Sets a, b and parts; builds what runs before and after the product. Steps of k are shared evenly.
+  // Sets a, b and parts; builds what runs before and after the product. Steps of k are shared
+  // evenly.
   void prepare(const Operands& constants, std::int64_t splits);
   // The kernel's last arguments.
   void add_output(opencl::KernelCall& call);

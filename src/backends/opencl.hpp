@@ -141,8 +141,8 @@ class Context {
   Queue queue(bool profiling) const;
   // Builds `source` with -cl-std=CL1.2 and the options; the same pair is built once per context,
   // and taken from the cache on disk where an earlier process on the same device and driver left
-  // it. Instructions of sm_90a behind their mark (opencl_ptx.hpp) are uncovered in a second stage. Throws
-  // BuildError with the log.
+  // it. Instructions of sm_90a behind their mark (opencl_ptx.hpp) are uncovered in a second stage.
+  // Throws BuildError with the log.
   cl_program program(const char* source, const std::string& options);
   // How many programs came from the cache on disk.
   int programs_from_cache() const { return from_cache_; }

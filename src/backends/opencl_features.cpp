@@ -21,7 +21,8 @@ namespace {
 
 constexpr int items = 32;
 
-// Every probe fills `out`, one int per work-item of one group (of its first 32), from `in` = 0, 1, … 31.
+// Every probe fills `out`, one int per work-item of one group (of its first 32), from `in` = 0, 1,
+// … 31.
 constexpr char plain_source[] = R"(
 __kernel void probe(__global const int* in, __global int* out) {
   out[get_local_id(0)] = in[get_local_id(0)] + 7;
@@ -76,9 +77,9 @@ __kernel void probe(__global const int* in, __global int* out) {
   out[lane] = (int)(c0 + 100.0f * c1 + 10000.0f * (c2 - c0) + 10000.0f * (c3 - c1));
 })";
 
-// `in` as a map of 128-byte rows (all but the first lie beyond its edge and read as zero) is copied to
-// local memory as b, 8 columns along k; a is 64 rows of ones. Column 0 of the product is the sum of
-// `in`, the others are zero. The map is kept in `out` until then.
+// `in` as a map of 128-byte rows (all but the first lie beyond its edge and read as zero) is copied
+// to local memory as b, 8 columns along k; a is 64 rows of ones. Column 0 of the product is the sum
+// of `in`, the others are zero. The map is kept in `out` until then.
 constexpr char wgmma_source[] = R"(
 #define SET(field) asm volatile("//sm_90a tensormap.replace.tile." field :: "l"(out) : "memory")
 __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void probe(__global const int* in,
@@ -278,9 +279,9 @@ std::string print_features(const Features& features) {
   add(features.inline_ptx, "inline PTX");
   add(features.shuffle, "shuffles");
   add(features.copy_async, "cp.async");
-  const std::string cores = fmt::format("tensor cores{}{}{}", features.mma_tf32 ? " tf32" : "",
-                                        features.mma_f16 ? " f16" : "",
-                                        features.wgmma ? " wgmma" : "");
+  const std::string cores =
+      fmt::format("tensor cores{}{}{}", features.mma_tf32 ? " tf32" : "",
+                  features.mma_f16 ? " f16" : "", features.wgmma ? " wgmma" : "");
   add(features.mma_tf32 || features.mma_f16, cores.c_str());
   const std::string local = "local arrays up to " + print_bytes(features.static_local_bytes);
   if (features.nvidia_code_path())

@@ -47,12 +47,14 @@ std::string Wgmma::macros() const {
   const std::string registers = list_of(count, [](int i) { return fmt::format("%{}", i); });
   const std::string operands = list_of(
       count, [&](int i) { return fmt::format("\"+{}\"((d)[{}])", is_integer() ? 'r' : 'f', i); });
-  const std::string types = is_integer() ? fmt::format("s32.{}.s8", a) : fmt::format("f32.{0}.{0}", a);
+  const std::string types =
+      is_integer() ? fmt::format("s32.{}.s8", a) : fmt::format("f32.{0}.{0}", a);
   // Of floats: neither operand negated, and which of them lie across k.
   const std::string flags = is_integer() ? "" : fmt::format(", 1, 1, {:d}, {:d}", a_wide, b_wide);
   return fmt::format(
       "#define WGMMA(d, a, b) asm volatile(\"{mark}{{ .reg .pred one; setp.eq.u32 one, 0, 0; "
-      "wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{types} {{{registers}}}, %{count}, %{next}, "
+      "wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{types} {{{registers}}}, %{count}, "
+      "%{next}, "
       "one{flags}; }}\" : {operands} : \"l\"(a), \"l\"(b) : \"memory\")\n"
       "#define WGMMA_FENCE(d) asm volatile(\"{mark}wgmma.fence.sync.aligned;\" : {operands} :: "
       "\"memory\")\n"
