@@ -123,9 +123,9 @@ class WgmmaPlan final : public UnitPlan {
       : UnitPlan(problem, tuning, env, source_of(problem, tuning)) {
     if (g_.empty()) return;
     const Tile t = Tile::from(tuning);
+    options_ += fmt::format(" -DSTAGED={:d}", is_staged(t, problem));
     prepare(constants, t.splits);
     cl_mem maps = workspace(3 * map_bytes);
-    options_ += fmt::format(" -DSTAGED={:d}", is_staged(t, problem));
     describe_ = kernel(source_.c_str(), options_, "describe");
     describe_.set_args(context(), maps, a_, b_, copy_of("c"), as_cl_int(g_.m), as_cl_int(g_.n),
                        as_cl_int(g_.b_cols()), as_cl_int(std::max<int64_t>(g_.k, 1)),
