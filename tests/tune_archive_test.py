@@ -151,7 +151,7 @@ class OnBoth:
     def test_runs_come_back_whole(self):
         archive, run = self.filled()
         verdict = Verdict({**DEFAULT, "mc": 192}, Ratio(0.8, 0.79, 0.81),
-                          [Finalist(DEFAULT, Ratio(1, 1, 1), 4096, True)],
+                          [Finalist(DEFAULT, Ratio(1, 1, 1), 4096)],
                           [Neighbour("gemm:m=65,n=65,k=65", Outcome.CRASH, "signal 11"),
                            Neighbour("gemm:m=32,n=32,k=32", Outcome.CORRECT, "",
                                      Ratio(0.9, 0.8, 1.0))], True)

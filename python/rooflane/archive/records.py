@@ -32,7 +32,7 @@ from ..tuning import (
 MACHINE = {"key": "", "cpu": "", "cores": 0, "isa": "", "caches": [], "device": "", "driver": "",
            "traits": {}}
 BUILD = {"commit": "", "dirty": False, "compiler": ""}
-STATES = ("running", "finished", "interrupted", "failed")
+STATES = ("running", "finished", "undecided", "interrupted", "failed")
 
 
 def fingerprint_of(value: Any) -> str:
@@ -60,7 +60,7 @@ def identity_of(space: Space) -> str:
     """Which space it is on its machine: trials of equal ones may be compared."""
     return fingerprint_of([space.kernel, space.variant, space.shape, space.math, space.threads,
                            space.isa, space.device, [tunable.name for tunable in space.tunables],
-                           text_of(space.default)])
+                           text_of(space.default), *["cold"] * (space.cache == "cold")])
 
 
 class Evaluated:
@@ -177,11 +177,12 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
 def verdict_of(record: dict[str, Any]) -> Verdict:
     """The inverse."""
     ties = [Finalist(dict(one["configuration"]), Ratio(**one["ratio"]), one["workspace_bytes"],
-                     one["tied"]) for one in record["tie_set"]]
+                     one.get("verdict", "equal")) for one in record["tie_set"]]
     neighbours = [Neighbour(one["shape"], Outcome(one["outcome"]), one["reason"],
-                            ratio_of(one["ratio"])) for one in record["neighbours"]]
+                            ratio_of(one["ratio"]), one.get("cache", ""))
+                  for one in record["neighbours"]]
     return Verdict(dict(record["chosen"]), Ratio(**record["ratio"]), ties, neighbours,
-                   record["exact"])
+                   record["exact"], record.get("seconds_more", 0))
 
 
 def trial_record(trial: Trial, time: datetime | None = None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from .schema import EvaluationRow, ExchangeRow, MachineRow, RunRow, SpaceRow, cl
 
 Result = TypeVar("Result")
 ATTEMPTS = 4  # at a transaction, while a server starts again or a deadlock is resolved
-GOES_ON = ("running", "interrupted")
+GOES_ON = ("running", "interrupted", "undecided")
 NOT_COMPARED = {"budget", "max_time"}  # a run that goes on may be given more of them
 
 

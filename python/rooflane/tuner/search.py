@@ -43,8 +43,7 @@ class Limits:
 
 @dataclass
 class Search:
-    """A search on one space. `run` may be called again after an interruption: it goes on with the
-    trials that there are."""
+    """A search on one space, which goes on with the trials that there are."""
     space: Space
     evaluator: Evaluator
     strategy: Strategy
@@ -60,23 +59,30 @@ class Search:
     def __post_init__(self) -> None:
         self.history = History(self.space)
         self._begin = time.monotonic()
-        self._observed = 0
-
-    def execute(self) -> History:
-        """Searches until a limit is reached or the strategy knows nothing further."""
+        self.is_exhausted = False  # the strategy knows nothing further
         for trial in self.trials:
             self._observe(trial)
+
+    def execute(self, turn: int | None = None) -> History:
+        """Searches until a limit is reached or the strategy knows nothing further; with `turn`, for
+        so many trials at most."""
+        end = None if turn is None else len(self.history.trials) + turn
+
+        def ended() -> bool:
+            return self._ended() or (end is not None and len(self.history.trials) >= end)
+
         for seed in self.seeds:
             if self.history.tried(seed):
                 continue  # before
-            if self.history.trials and self._ended():
-                break
+            if self.history.trials and ended():
+                return self.history
             self._try(Proposal(seed), "seed", 0)
-        while not self._ended():
+        while not ended():
             begin = time.monotonic()
             try:
                 proposal = self.strategy.propose(self.history)
             except Exhausted:
+                self.is_exhausted = True
                 break
             self._try(proposal, self.strategy.name, time.monotonic() - begin)
         return self.history

@@ -40,6 +40,7 @@ class SourceTuning(Tuning):
     """All targets of one call; `evaluator` serves the variant that is to be beaten."""
 
     evaluator: SourceEvaluator
+    shares = False  # the judge's time is not foreseen
 
     def __init__(self, given: argparse.Namespace, targets: list[Target], archive: Archive,
                  evaluator: Evaluator):
@@ -70,7 +71,7 @@ class SourceTuning(Tuning):
         """The template."""
         return [TEMPLATE]
 
-    def decide(self, space: Space, target: Target, history: History) -> Verdict:
+    def decide(self, space: Space, target: Target, history: History, left: int) -> Verdict:
         """The best sources again: those that came near the fastest, and where all of them turn out
         wrong, the next ones."""
         self.progress.show(f"{space.shape}: the best sources on unseen shapes")
