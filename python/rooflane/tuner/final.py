@@ -46,7 +46,7 @@ HALVED = {2: 12, 3: 6}  # so many go on after so many repetitions
 # Of a repetition: the least, and the most where rounds differ much. A process is started for each
 # repetition, which costs more than rounds; they are enough when their median is known to what
 # processes differ by anyway.
-ROUNDS, MOST_ROUNDS, ROUNDS_ERROR = 9, 45, 0.01
+ROUNDS, MOST_ROUNDS, ROUNDS_ERROR = 9, 90, 0.01
 # After so many repetitions the race is judged, each time after about 1.4 times as many: decisions
 # are late by so much at most, and each further look costs certainty.
 LOOKS = (4, 6, 8, 11, 15, 21, 30, 42, 60)
