@@ -161,46 +161,11 @@ class Values(unittest.TestCase):
         self.assertEqual(values_of(5, 1000, [])[0], 5)
 
 
-class CompleteSearches(unittest.TestCase):
-    """What looks fastest after a complete search is measured again, in further processes."""
+class Silent:
+    """An archive that keeps nothing."""
 
-    class Processes:
-        """The default and x=2 take 1, x=1 takes 0.9; the first launch of x=2 looked like 0.5."""
-        def __init__(self) -> None:
-            self.asked: list[str] = []
-
-        def evaluate(self, configurations, steps, best=1, fresh=False):
-            configuration, = configurations
-            assert fresh
-            self.asked.append(text_of(configuration))
-            rounds = steps[0].rounds
-            ns = [90.0 if configuration["x"] == 1 else 100.0] * rounds
-            return [Evaluation(configuration, Outcome.CORRECT, "", Ratio(ns[0] / 100, 0.9, 1.1),
-                               ns, [100.0] * rounds, 0.0, 1.0, 0, Cost())]
-
-    class Silent:
-        """A strategy and an archive."""
-        name = "all"
-
-        def observe(self, trial) -> None:
-            pass
-
-        def record(self, run, trial) -> None:
-            pass
-
-    def test_a_lucky_launch_does_not_stand(self):
-        first = {0: 1.0, 1: 0.9, 2: 0.5, 3: 1.2}
-        trials = [Trial(x, {"x": x}, Outcome.CORRECT, "all", ratio=Ratio(worth, worth, worth),
-                        ns=[100 * worth] * 21, default_ns=[100.0] * 21)
-                  for x, worth in first.items()]
-        processes = self.Processes()
-        complete = search.Search(space=None, evaluator=processes, strategy=self.Silent(), seeds=[],
-                                 limits=search.Limits(None), archive=self.Silent(), run=1)
-        complete.history.trials = trials
-        complete.confirm()
-        # Twice as often slow as fast, x=2 is worth 1; x=0 and x=3 cannot be the fastest.
-        self.assertEqual(sorted(processes.asked), ["x=1", "x=1", "x=2", "x=2"])
-        self.assertEqual({trial.note for trial in complete.history.trials[4:]}, {"measured again"})
+    def record(self, run, trial) -> None:
+        pass
 
 
 class PlantedMachine:
@@ -323,9 +288,8 @@ class Finals(unittest.TestCase):
         """A complete search and its last comparison."""
         strategy = strategies.make("all", space, seed)
         whole = search.Search(space, machine, strategy, strategies.seeds(space),
-                              search.Limits(None), CompleteSearches.Silent(), 1, search.COMPLETE)
+                              search.Limits(None), Silent(), 1, search.COMPLETE)
         whole.execute()
-        whole.confirm()
         return final.Final(machine, space.default, final.best_of(whole.history), seed).race(1e9)
 
     def test_a_schedule_as_fast_as_the_default_is_hardly_ever_stored(self):

@@ -324,9 +324,7 @@ class Tuning:
                 self.take(course)
             elif self.evaluator.target != course.target:
                 self.evaluator.open(course.target)
-            if self.given.strategy == "all":
-                course.search.confirm()
-            verdict = self.decide(course.space, course.target, course.search.history, left)
+            verdict = self.decide(course.space, course.target, course.search, left)
             state = "undecided" if verdict.kind == "undecided" else "finished"
         except (Refused, Lost):
             state = "failed"
@@ -393,13 +391,16 @@ class Tuning:
             return None
         return max(0.0, self.deadline - time.monotonic()) / left * 2 / 3
 
-    def decide(self, space: Space, target: Target, history: History, left: int) -> Verdict:
-        """The last comparison and the neighbours."""
+    def decide(self, space: Space, target: Target, search: Search, left: int) -> Verdict:
+        """The last comparison and the neighbours. Where every configuration's samples are kept,
+        those of the comparison are kept too: a process may be lucky with its memory."""
         seconds = self.given.final_time
         if self.deadline is not None:
             seconds = min(seconds, max(0.0, self.deadline - time.monotonic()) / left)
-        race = final.Final(self.evaluator, space.default, final.best_of(history),
+        race = final.Final(self.evaluator, space.default, final.best_of(search.history),
                            self.given.seed)
+        if self.given.strategy == "all":
+            race.on_evaluation = search.again
         verdict = race.race(seconds, lambda repetition, racing: self.progress.show(
             f"{space.shape}: repetition {repetition + 1} of {racing} finalists"))
         if verdict.chosen != space.default:

@@ -106,6 +106,7 @@ class Final:
         self._workspace = [0] * len(self._field)
         self._chance = random.Random(seed)
         self._seconds = 0.0  # of all repetitions
+        self.on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None
 
     def race(self, seconds: float = SECONDS,
              on_repetition: Callable[[int, int], None] = lambda repetition, left: None) -> Verdict:
@@ -141,6 +142,7 @@ class Final:
                                          fresh=True)
         for index, evaluation in zip(order, found):
             self._add(index, evaluation)
+            self.on_evaluation(evaluation)
 
     def _enough_rounds(self) -> int:
         logs = [log for index in self._left[1:] for one in self._rounds(index, 0)[:1]
@@ -291,7 +293,8 @@ def describe(verdict: Verdict, default: Configuration) -> str:
                      f", not told apart from {counted}")
         text += f": {text_of(verdict.chosen)}"
     if verdict.kind == "undecided":
-        text += (f"; about {math.ceil(verdict.seconds_more / 60)} minutes more would decide: "
+        minutes = max(1, math.ceil(verdict.seconds_more / 60))
+        text += (f"; about {minutes} minute{'s' * (minutes > 1)} more would decide: "
                  "--resume --final-time SECONDS")
     return text
 

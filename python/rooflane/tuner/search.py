@@ -5,7 +5,6 @@ evaluation at most.
 """
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,10 +25,6 @@ from rooflane.tuning import (
 # Few rounds for what is certainly slow, more only for contenders; in multiples of the best ratio.
 HALVING = (Step(3, 1.10), Step(6, 1.03), Step(12, 1.01))
 COMPLETE = (Step(9, 2.0), Step(12, 1.05))  # where every configuration's samples are kept
-# A process may be lucky with its memory, or be disturbed: what looks as if it were within this of
-# the fastest is measured in so many, and the samples of all together say what it is worth.
-CONTENDER, LAUNCHES = 1.01, 3
-AGAIN = (Step(21, 2.0),)  # as many rounds as the first launch: it must not outvote the others
 
 
 @dataclass
@@ -87,36 +82,10 @@ class Search:
             self._try(proposal, self.strategy.name, time.monotonic() - begin)
         return self.history
 
-    def confirm(self) -> None:
-        """After a complete search: measures contenders again, in fresh processes, until every one
-        that may be the fastest was measured in more than one."""
-        ratios: dict[str, list[float]] = {}
-        launches: dict[str, int] = {}
-        configurations = {text_of(trial.configuration): trial.configuration
-                          for trial in self.history.trials}
-
-        def count(trial: Trial) -> None:
-            if trial.correct:
-                text = text_of(trial.configuration)
-                ratios.setdefault(text, []).extend(
-                    ns / beside for ns, beside in zip(trial.ns, trial.default_ns))
-                launches[text] = launches.get(text, 0) + 1
-
-        for trial in self.history.trials:
-            count(trial)
-        while ratios:
-            worth = {text: statistics.median(found) for text, found in ratios.items()}
-            limit = CONTENDER * min(worth.values())
-            left = [text for text in worth if worth[text] <= limit and launches[text] < LAUNCHES]
-            if not left:
-                return
-            text = min(left, key=lambda one: worth[one])
-            proposal = Proposal(configurations[text], note="measured again")
-            found, = self.evaluator.evaluate([proposal.configuration], AGAIN, fresh=True)
-            self._record(found, proposal, self.strategy.name, 0)
-            count(self.history.trials[-1])
-            if not self.history.trials[-1].correct:
-                del ratios[text]
+    def again(self, found: Evaluation) -> None:
+        """Keeps a further measurement of a configuration, in a fresh process."""
+        self._record(found, Proposal(found.configuration, note="measured again"),
+                     self.strategy.name, 0)
 
     def _ended(self) -> bool:
         limits, history = self.limits, self.history
