@@ -22,7 +22,6 @@ import tune_environment
 tune_environment.enter()
 
 import numpy as np  # noqa: E402
-
 from rooflane import strategies  # noqa: E402
 from rooflane.evaluator import (  # noqa: E402
     Evaluation,
@@ -169,7 +168,7 @@ class Silent:
 
 
 class PlantedMachine:
-    """An evaluator whose true times are known: `truth` is the time over the default's, by text. A
+    """An evaluator with known true times: `truth` is the time over the default's, by text. A
     process is faster or slower by `luck`, a round by `noise`, both standard deviations of
     logarithms. The program compares."""
 
@@ -354,7 +353,7 @@ class Worth(unittest.TestCase):
 
     def test_what_the_model_holds_possible_promises_more_than_what_it_excludes(self):
         errors = worth.ModelErrors()
-        near, far = (worth.gain_of_turn(self.history([100, 101, ns], [1.0, 1.0]), errors, 9, 0.0)
+        near, far = (worth.gain_of_batch(self.history([100, 101, ns], [1.0, 1.0]), errors, 9, 0.0)
                      for ns in (102, 180))
         self.assertGreater(near, worth.DOUBT)
         self.assertLess(far, worth.DOUBT)
@@ -367,16 +366,16 @@ class Worth(unittest.TestCase):
         fresh = self.history([100, 104], [1.0], "gemm:m=2")
         self.assertLess(right.of(fresh), worth.USUAL_ERROR)
         self.assertGreater(wrong.of(fresh), worth.USUAL_ERROR)
-        self.assertLess(worth.gain_of_turn(fresh, right, 9, 0.0),
-                        worth.gain_of_turn(fresh, wrong, 9, 0.0))
+        self.assertLess(worth.gain_of_batch(fresh, right, 9, 0.0),
+                        worth.gain_of_batch(fresh, wrong, 9, 0.0))
 
-    def test_turns_without_success_promise_less_and_less(self):
+    def test_batches_without_success_promise_less_and_less(self):
         history = self.history([], [1.0])
-        gains = [worth.gain_of_turn(history, worth.ModelErrors(), turns, 0.0)
-                 for turns in range(5)]
+        gains = [worth.gain_of_batch(history, worth.ModelErrors(), batches, 0.0)
+                 for batches in range(5)]
         self.assertEqual(gains, sorted(gains, reverse=True))
         self.assertLess(gains[-1], worth.DOUBT)
-        self.assertGreater(worth.gain_of_turn(history, worth.ModelErrors(), 5, 0.10), 0.04)
+        self.assertGreater(worth.gain_of_batch(history, worth.ModelErrors(), 5, 0.10), 0.04)
 
     def test_the_expected_improvement_of_one_is_the_known_one(self):
         self.assertAlmostEqual(worth.expected_gain(0.0, [0.0], 1.0), 0.3989, places=2)

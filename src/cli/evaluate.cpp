@@ -175,7 +175,7 @@ class Evaluations {
       throw argument_error(
           fmt::format("compare: level {} is not from {} to 1", level, winner_level));
     }
-    // Of a wider interval than that of winner_level: by how much more it needs.
+    // How many times as many repetitions a wider interval than that of winner_level needs.
     const auto stricter = [level](double df) {
       if (!(df > 0)) return 1.0;
       return std::pow(

@@ -421,7 +421,7 @@ class ParallelSearch(Search):
         self._jobs: dict[Flight, Job] = {}
         self._again: deque[Job] = deque()  # that died with their worker
 
-    def execute(self, turn: int | None = None) -> History:
+    def execute(self, batch: int | None = None) -> History:
         """Searches until a limit is reached or the strategy knows nothing further, and all that
         was begun has ended."""
         try:
@@ -492,7 +492,7 @@ class ClusterTuning(command.Tuning):
         for index, target in enumerate(self.targets):
             self.progress.target(index)
             try:
-                self.finish(self.begin(target), len(self.targets) - index)
+                self.tune(target, len(self.targets) - index)
             except (Refused, Lost, Gone) as error:
                 self.progress.clear()
                 self.failed.append(f"{target.shape} on {self.machine.key}: {error}")

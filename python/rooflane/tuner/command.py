@@ -185,8 +185,8 @@ class Course:
     facts: dict[str, Any]
     run: int
     search: Search
-    turns: int = 0
-    last: float = 0.0  # the logarithm of the speed-up that the last turn brought
+    batches: int = 0
+    last: float = 0.0  # the logarithm of the speed-up that the last batch brought
 
 
 class Tuning:
@@ -211,8 +211,7 @@ class Tuning:
         else:
             for index, target in enumerate(self.targets):
                 self.progress.target(index)
-                self.attempt(target, lambda: self.finish(self.begin(target),
-                                                         len(self.targets) - index))
+                self.attempt(target, self.tune, target, len(self.targets) - index)
         if self.given.json:
             print(json.dumps({"tuned": [json_of(done) for done in self.done],
                               "failed": self.failed}, indent=1))
@@ -226,26 +225,30 @@ class Tuning:
         try:
             for index, target in enumerate(self.targets):
                 self.progress.target(index)
-                self.attempt(target, lambda: courses.append(self.begin(target)))
+                self.attempt(target, lambda one: courses.append(self.begin(one)), target)
             self.share(courses)
             while courses:
                 self.progress.target(len(self.targets) - len(courses))
-                self.attempt(courses[0].target, lambda: self.finish(courses.pop(0),
-                                                                    len(courses) + 1))
+                course = courses.pop(0)
+                self.attempt(course.target, self.finish, course, len(courses) + 1)
         finally:
             for course in courses:
                 self.end(course, None, "interrupted")
 
-    def attempt(self, target: Target, work: Callable[[], None]) -> bool:
+    def attempt(self, target: Target, work: Callable[..., None], *arguments: Any) -> bool:
         """A step of one target, whether it succeeds; if it fails the others go on."""
         try:
-            work()
+            work(*arguments)
         except (Refused, Lost) as error:
             self.progress.clear()
             self.failed.append(f"{target.shape}: {error}")
             print(f"rooflane: {self.failed[-1]}", file=sys.stderr)
             return False
         return True
+
+    def tune(self, target: Target, left: int) -> None:
+        """One search with its last comparison; so many are left. Raises Refused, Lost."""
+        self.finish(self.begin(target), left)
 
     def begin(self, target: Target) -> Course:
         """Opens a target's space. Raises Refused, Lost."""
@@ -268,9 +271,9 @@ class Tuning:
         return Course(target, space, facts, run, search)
 
     def share(self, courses: list[Course]) -> None:
-        """Turns of evaluations, each for the search whose expected gain times weight is largest,
-        until none promises anything, or the evaluations or the time of all are used up. A search
-        that fails leaves the list."""
+        """Batches of evaluations. Each goes to the search with the largest expected gain times
+        weight, until none promises anything, or the evaluations or the time of all are used up. A
+        search that fails leaves the list."""
         left = self.given.budget * len(courses)
         seconds, begin = self.seconds_for(1), time.monotonic()
         errors = worth.ModelErrors()
@@ -282,44 +285,44 @@ class Tuning:
             history = course.search.history
             tried, best = len(history.trials), history.best
             course.search.limits.trials = tried + left
-            turn = min(left, worth.TURN if course.turns else len(course.search.seeds))
+            batch = min(left, worth.BATCH if course.batches else len(course.search.seeds))
             self.progress.target(self.targets.index(course.target))
-            if not self.attempt(course.target, lambda: self.take(course, turn)):
+            if not self.attempt(course.target, self.take, course, batch):
                 self.end(course, None, "failed")
                 courses.remove(course)
                 playing.remove(course)
                 continue
             left -= len(history.trials) - tried
             errors.learn(history)
-            course.turns += 1
+            course.batches += 1
             course.last = (math.log(best.ratio.value / history.best.ratio.value)
                            if best and history.best else 0.0)
-            if len(history.trials) - tried < turn and course.turns > 1:
+            if len(history.trials) - tried < batch and course.batches > 1:
                 playing.remove(course)  # it is exhausted, or at a limit of its own
 
     @staticmethod
     def pays(course: Course, errors: worth.ModelErrors) -> float:
-        """Seconds that the next turn of a search is expected to save; the seeds of all come
+        """Seconds that the next batch of a search is expected to save; the seeds of all come
         first."""
-        if not course.turns:
+        if not course.batches:
             return math.inf
         history = course.search.history
-        gain = worth.gain_of_turn(history, errors, course.turns, course.last)
+        gain = worth.gain_of_batch(history, errors, course.batches, course.last)
         return (gain * worth.seconds_of(history) * course.target.weight if gain >= worth.DOUBT
                 else 0.0)
 
-    def take(self, course: Course, turn: int | None = None) -> None:
+    def take(self, course: Course, batch: int | None = None) -> None:
         """Goes on with a search; another may have been open. Raises Refused, Lost."""
         if self.evaluator.target != course.target:
             self.evaluator.open(course.target)
-        course.search.execute(turn)
+        course.search.execute(batch)
 
     def finish(self, course: Course, left: int) -> None:
-        """Searches, unless the search has had its turns, and compares; so many targets share the
+        """Searches, unless the search has had its batches, and compares; so many targets share the
         time that is left. Raises Refused, Lost."""
         state, verdict = "interrupted", None
         try:
-            if not course.turns:
+            if not course.batches:
                 course.search.limits.seconds = self.seconds_for(left)
                 self.take(course)
             elif self.evaluator.target != course.target:
@@ -458,8 +461,8 @@ def json_of(done: Done) -> dict[str, Any]:
             "cache": done.space.cache, "evaluations": len(done.history.trials),
             "correct": sum(trial.correct for trial in done.history.trials),
             "tie_set": [text_of(one.configuration) for one in verdict.tie_set],
-            "neighbours": [{"shape": n.shape, "cache": n.cache, "outcome": n.outcome.value, "reason": n.reason,
-                            "ratio": n.ratio.value if n.ratio else None}
+            "neighbours": [{"shape": n.shape, "cache": n.cache, "outcome": n.outcome.value,
+                            "reason": n.reason, "ratio": n.ratio.value if n.ratio else None}
                            for n in verdict.neighbours]}
 
 
@@ -474,8 +477,9 @@ def overall(done: list[Done]) -> str:
 def space_document(space: Space) -> dict[str, Any]:
     """What --space prints of one."""
     return {"title": space.title, "shape": space.shape, "variant": space.variant,
-            "threads": space.threads, "cache": space.cache, "isa": space.isa, "device": space.device,
-            "math": space.math, "roof_ns": space.roof_ns, "default": text_of(space.default),
+            "threads": space.threads, "cache": space.cache, "isa": space.isa,
+            "device": space.device, "math": space.math, "roof_ns": space.roof_ns,
+            "default": text_of(space.default),
             "tunables": [{"name": t.name, "meaning": t.meaning, "least": t.least, "most": t.most,
                           "values": t.values, "selects": t.selects} for t in space.tunables],
             "candidates": [{"tuning": text_of(c.configuration), "predicted_ns": c.predicted_ns}

@@ -43,7 +43,7 @@ from rooflane.tuning import (
 # among the best few.
 FINALISTS = 24
 HALVED = {2: 12, 3: 6}  # so many go on after so many repetitions
-# Of a repetition: the least, and the most where rounds differ much. A process is started for each
+# The least of a repetition, and the most where rounds differ much. A process is started for each
 # repetition, which costs more than rounds; they are enough when their median is known to what
 # processes differ by anyway.
 ROUNDS, MOST_ROUNDS, ROUNDS_ERROR = 9, 90, 0.01
@@ -244,31 +244,34 @@ def try_neighbours(evaluator: Evaluator, space: Space, targets: Sequence[Target]
     for target in targets:
         cache = target.cache if target.cache != space.cache else ""
         on_neighbour(f"{target.shape} {cache}")
-
-        def add(outcome: Outcome, reason: str, ratio: Ratio | None = None) -> None:
-            found.append(Neighbour(target.shape, outcome, reason, ratio, cache))
-
         try:
-            there = evaluator.open(target)
-            legal, = evaluator.check([chosen])
-            if legal.configuration is None:
-                add(Outcome.REFUSED, legal.reason)
-            elif legal.configuration == there.default:
-                add(Outcome.CORRECT, "its own default", Ratio(1, 1, 1))
-            else:
-                result, = evaluator.evaluate([legal.configuration], [Step(7, NEVER)], NEVER)
-                add(result.outcome, result.reason, result.ratio)
+            outcome, reason, ratio = _tried(evaluator, target, chosen)
         except Refused as error:
-            if error.status != "FAILED":
-                add(Outcome.REFUSED, str(error))
+            if error.status == "FAILED":
+                continue
+            outcome, reason, ratio = Outcome.REFUSED, str(error), None
         except Lost as error:
-            add(Outcome.CRASH, str(error))
+            outcome, reason, ratio = Outcome.CRASH, str(error), None
+        found.append(Neighbour(target.shape, outcome, reason, ratio, cache))
     return found
+
+
+def _tried(evaluator: Evaluator, target: Target, chosen: Configuration
+           ) -> tuple[Outcome, str, Ratio | None]:
+    """What becomes of a configuration on a target. Raises Refused, Lost."""
+    space = evaluator.open(target)
+    legal, = evaluator.check([chosen])
+    if legal.configuration is None:
+        return Outcome.REFUSED, legal.reason, None
+    if legal.configuration == space.default:
+        return Outcome.CORRECT, "its own default", Ratio(1, 1, 1)
+    result, = evaluator.evaluate([legal.configuration], [Step(7, NEVER)], NEVER)
+    return result.outcome, result.reason, result.ratio
 
 
 def serves_neighbours(neighbours: Iterable[Neighbour]) -> bool:
     """Whether the choice may be used for sizes near its own. One that a neighbour refuses is not
-    used there anyway; the state of the caches is no size."""
+    used there anyway; the state of the caches is not a size."""
     return all(n.cache or n.outcome is Outcome.REFUSED
                or (n.outcome is Outcome.CORRECT and (n.ratio is None or n.ratio.low <= SLOWER))
                for n in neighbours)

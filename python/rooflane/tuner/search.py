@@ -58,10 +58,10 @@ class Search:
         for trial in self.trials:
             self._observe(trial)
 
-    def execute(self, turn: int | None = None) -> History:
-        """Searches until a limit is reached or the strategy knows nothing further; with `turn`, for
-        so many trials at most."""
-        end = None if turn is None else len(self.history.trials) + turn
+    def execute(self, batch: int | None = None) -> History:
+        """Searches until a limit is reached or the strategy knows nothing further; with
+        `batch`, for so many trials at most."""
+        end = None if batch is None else len(self.history.trials) + batch
 
         def ended() -> bool:
             return self._ended() or (end is not None and len(self.history.trials) >= end)

@@ -1,7 +1,7 @@
 """Where the next evaluations of several searches pay: expected gain times weight.
 
-A turn of TURN evaluations may find what the cost model predicts, within the interval of its
-predictions, and what the strategy finds by itself. Pure functions; command.py takes the turns.
+A batch of BATCH evaluations may find what the cost model predicts, within the interval of its
+predictions, and what the strategy finds by itself. Pure functions; command.py takes the batches.
 """
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from statistics import NormalDist
 
 from rooflane.tuning import History, text_of
 
-TURN = 10  # evaluations: changing from one problem to another costs about one
+BATCH = 10  # evaluations: changing from one problem to another costs about one
 # The standard error of a predicted ratio of two schedules, as a logarithm, before anything was
 # measured; it counts as so many predictions. The fit of the models left 15 to 30 % at the 95th
 # percentile (src/core/model_constants.hpp).
 USUAL_ERROR, USUAL_COUNT = 0.10, 4
-# What a strategy's first turn gains where nothing is known; each turn without success halves it.
+# The gain of a strategy's first batch where nothing is known; each batch without success halves it.
 USUAL_GAIN = 0.03
-# A search stops when a turn promises less: half of what four repetitions can show.
+# A search stops when a batch promises less: four repetitions show twice as much.
 DOUBT = 0.005
 STEPS = 64  # of the integral below
 
@@ -70,14 +70,14 @@ def expected_gain(best: float, means: Iterable[float], error: float) -> float:
                        for step in range(STEPS))
 
 
-def gain_of_turn(history: History, errors: ModelErrors, turns: int, last: float) -> float:
-    """The logarithm of the speed-up that the next turn is expected to bring. `turns` were taken,
+def gain_of_batch(history: History, errors: ModelErrors, batches: int, last: float) -> float:
+    """The logarithm of the speed-up that the next batch is expected to bring. `batches` were taken,
     and the last of them brought `last`."""
     best = math.log(history.best.ratio.value) if history.best else 0.0
     tried = {text_of(trial.configuration) for trial in history.trials}
     left = sorted(mean for text, mean in predicted_ratios(history).items() if text not in tried)
-    return max(expected_gain(best, left[:TURN], errors.of(history)),
-               USUAL_GAIN / 2 ** turns, last / 2)
+    return max(expected_gain(best, left[:BATCH], errors.of(history)),
+               USUAL_GAIN / 2 ** batches, last / 2)
 
 
 def seconds_of(history: History) -> float:
