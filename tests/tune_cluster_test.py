@@ -206,7 +206,7 @@ class Deaths(unittest.TestCase):
         cluster = SimpleNamespace(given=Namespace(timeout=1), options=(), machines=lambda: alive,
                                   submit=lambda *_: pending)
         evaluator = ClusterEvaluator(cluster, machine)
-        evaluator._target = Target(SHAPE, "fake-tunable")
+        evaluator.target = Target(SHAPE, "fake-tunable")
         for death in range(MOST_DEATHS):
             worker = evaluator.free()
             self.assertEqual(worker, f"w{death}")

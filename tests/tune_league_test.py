@@ -24,7 +24,6 @@ from rooflane.league import (  # noqa: E402
     chart,
     command,
     contest,
-    kernel_tuner,
     replay,
     score,
     spaces,
@@ -322,46 +321,6 @@ class ReplayTest(unittest.TestCase):
         cost = replay.ReplayedSpace(made_space(0)).cost("path=1,mr=8,kc=128").total
         made, run = self.run_scripted(order, replay.Rules(2.5 * cost, 0.0))
         self.assertEqual(run.evaluations, 3)
-
-
-class KernelTunerTest(unittest.TestCase):
-    def test_seeds_come_first_are_charged_once_and_the_budget_ends_the_search(self) -> None:
-        replayed = replay.ReplayedSpace(made_space(0))
-        trials = kernel_tuner.measurements(replayed, SEED)
-        best = {"path": 1, "mr": 8, "kc": 128}
-        evaluated = [{"configuration": one, "seconds": 3.0}
-                     for one in (best, DEFAULT, {"path": 1, "mr": 2, "kc": 32}, best,
-                                 {"path": 1, "mr": 8, "kc": 64})]
-        costs = [replayed.cost(text_of(one)).total for one in (DEFAULT, best)]
-        run = kernel_tuner.charged(replayed, trials, [DEFAULT], evaluated, replay.Rules(11.0))
-        np.testing.assert_allclose(run.named, [1, truth_of(best), truth_of(best)])
-        np.testing.assert_allclose(run.times[:2], [costs[0], costs[0] + 3 + costs[1]])
-        self.assertAlmostEqual(run.times[2] - run.times[1],
-                               6 + replayed.cost("path=1,mr=2,kc=32").total)
-        swift = kernel_tuner.charged(replayed, trials, [DEFAULT], evaluated,
-                                     replay.Rules(11.0, latency_s=0.0))
-        self.assertEqual(swift.evaluations, 4)
-
-    def test_its_strategies_search_our_space(self) -> None:
-        try:
-            kernel_tuner.interpreter()
-        except kernel_tuner.Failed as reason:
-            if "PyPI cannot be reached" not in str(reason):
-                raise
-            self.skipTest(skip.reason(str(reason), f"from PyPI: {kernel_tuner.PACKAGES[0]}"))
-        made = made_space()
-        settings = contest.Settings(repeats=2, seed=SEED, latency_s={"kt:random_sample": 0.0})
-        result = contest.play(made, "kt:random_sample", settings, Entrants)
-        self.assertEqual(result.failure, "")
-        self.assertEqual(len(result.scores), 2)
-        self.assertGreater(min(result.evaluations), 5)
-        # Without a budget everything is evaluated, what fails included.
-        replayed = replay.ReplayedSpace(made)
-        run, = kernel_tuner.runs(replayed, "brute_force", [], [SEED], replay.Rules(1e9))
-        self.assertEqual(run.evaluations, len(replayed))
-        self.assertLess(run.named[-1], 1.1 * replayed.optimum)
-        failed = contest.play(made, "kt:nonsense", settings, Entrants)
-        self.assertIn("nonsense, must be one of", failed.failure)
 
 
 class ScoreTest(unittest.TestCase):

@@ -72,8 +72,8 @@ def space_of(meaning: str = "rows of a micro-tile") -> Space:
 
 
 def run_of(**more: object) -> report.Run:
-    best = Finalist(TRIALS[3].configuration, Ratio(0.52, 0.51, 0.53), 4096, True)
-    other = Finalist(TRIALS[6].configuration, Ratio(0.523, 0.51, 0.54), 512, True)
+    best = Finalist(TRIALS[3].configuration, Ratio(0.52, 0.51, 0.53), 4096)
+    other = Finalist(TRIALS[6].configuration, Ratio(0.523, 0.51, 0.54), 512)
     verdict = Verdict(TRIALS[3].configuration, best.ratio, [best, other], [
         Neighbour("gemm:m=63,n=63,k=63", Outcome.CORRECT, ratio=Ratio(0.5, 0.49, 0.51)),
         Neighbour("gemm:m=128,n=128,k=128", Outcome.CORRECT, ratio=Ratio(0.8, 0.79, 0.81))])

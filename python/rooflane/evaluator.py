@@ -9,7 +9,7 @@ import json
 import math
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ class Target:
     isa: str = ""
     device: int = 0
     seed: int = 1
+    cache: str = ""  # warm or cold; empty: as a program would find the operands
+    weight: float = field(default=1, compare=False)  # calls of a program, for instance
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,18 @@ class Evaluation:
     cost: Cost
 
 
+Rounds = list[list[float]]  # logarithms of the ratios of rounds, repetition by repetition
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How two times compare: their ratio with its 95 % interval; faster, slower, equal (within 2 %)
+    or undecided; how many times as many repetitions would decide."""
+    ratio: Ratio
+    verdict: str
+    repetitions: float
+
+
 class Evaluator:
     """The program as an object. Implements tuning.Constraints for the problem that is open."""
 
@@ -88,7 +102,7 @@ class Evaluator:
         if timeout is not None:
             self._command += ["--timeout", f"{timeout:g}"]
         self._process: subprocess.Popen[str] | None = None
-        self._target: Target | None = None
+        self.target: Target | None = None
         self._greeting: dict[str, Any] = {}
         self.facts: dict[str, Any] = {}  # of the last open: machine, build, traits, …
 
@@ -131,8 +145,8 @@ class Evaluator:
         answer = self._ask({
             "op": "open", "shape": target.shape, "variant": target.variant, "math": target.math,
             "threads": target.threads, "isa": target.isa, "device": target.device,
-            "seed": target.seed})
-        self._target = target
+            "seed": target.seed, "cache": target.cache})
+        self.target = target
         self.facts = {key: answer.get(key, {}) for key in ("machine", "build", "traits", "driver",
                                                               "sizes")}
         self.facts["build"]["dirty"] = self.facts["build"].get("dirty") == "1"
@@ -164,6 +178,16 @@ class Evaluator:
             return [self.evaluate([one], steps, best, fresh)[0] for one in configurations]
         return [_evaluation(item, asked) for item, asked in zip(told, configurations)]
 
+    def compare(self, pairs: Sequence[Rounds], level: float = 0.99) -> list[Comparison]:
+        """Each pair by the program's estimator, the same as for the verdicts of bench; faster and
+        slower are certain at `level`."""
+        told = self._ask({"op": "compare", "pairs": list(pairs), "level": level})["ratios"]
+        return [Comparison(Ratio(one["value"], 0 if one["low"] is None else one["low"],
+                                 math.inf if one["high"] is None else one["high"]),
+                           one["verdict"],
+                           math.inf if one["repetitions"] is None else one["repetitions"])
+                for one in told]
+
     def _legal(self, op: str, proposals: Sequence[Configuration]) -> list[Legal]:
         told = self._ask({"op": op, "tunings": [text_of(c) for c in proposals]})["legal"]
         found = []
@@ -177,7 +201,7 @@ class Evaluator:
         return found
 
     def _reopen(self) -> None:
-        target, self._target = self._target, None
+        target, self.target = self.target, None
         self.close()
         if target is not None:
             self.open(target)
@@ -216,19 +240,6 @@ class Evaluator:
         process.kill()
         status = process.wait()
         raise Lost(f"rooflane evaluate: {why} (status {status})")
-
-
-Rounds = list[list[float]]  # logarithms of the ratios of rounds, repetition by repetition
-
-
-def compare(pairs: Sequence[Rounds]) -> list[tuple[Ratio, str]]:
-    """The ratio of each pair with its 95 % interval, and how the two compare: faster, slower,
-    equal or undecided. By the program's estimator, the same as for the verdicts of bench."""
-    with Evaluator() as evaluator:
-        told = evaluator._ask({"op": "compare", "pairs": list(pairs)})["ratios"]
-    return [(Ratio(one["value"], 0 if one["low"] is None else one["low"],
-                   math.inf if one["high"] is None else one["high"]), one["verdict"])
-            for one in told]
 
 
 def _evaluation(item: dict[str, Any], asked: Configuration) -> Evaluation:

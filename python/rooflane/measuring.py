@@ -173,7 +173,7 @@ def compare(old: pandas.DataFrame | str | os.PathLike[str],
 
 def tune(*problems: str, **options: Option) -> pandas.DataFrame:
     """Searches schedules and keeps the winners, which plans use from then on, those of this process
-    too; a row for each problem: tuning, kind (a winner or a tie), evaluations, ...
+    too; a row for each problem: tuning, kind (winner, tie or undecided), evaluations, ...
 
     rooflane.tune("gemm:m=n=k=64", threads=1, budget=20)
     """

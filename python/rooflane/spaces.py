@@ -46,5 +46,6 @@ def of_answer(answer: dict[str, Any], constraints: Constraints) -> Space:
         kernel=answer["kernel"], variant=answer["variant"], shape=answer["problem"]["text"],
         math=answer["math"], threads=answer["threads"], isa=answer["isa"],
         device=answer["device"], tunables=tuple(tunables), default=default,
-        candidates=tuple(candidates), constraints=constraints, problem=answer["problem"],
+        candidates=tuple(candidates), constraints=constraints,
+        problem={**answer["problem"], "cache": answer["cache"]},
         roof_ns=answer["roof_ns"])

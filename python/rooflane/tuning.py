@@ -97,7 +97,13 @@ class Space:
     def title(self) -> str:
         """One line that names it in logs and the archive."""
         where = f"device={self.device}" if self.device else f"threads={self.threads} {self.isa}"
-        return f"{self.shape} {self.variant} {self.math} {where}".strip()
+        cold = " cold" * (self.cache == "cold")
+        return f"{self.shape} {self.variant} {self.math} {where}".strip() + cold
+
+    @property
+    def cache(self) -> str:
+        """"cold" where operands are read from memory, else "warm"."""
+        return self.problem.get("cache", "warm")
 
 
 @dataclass(frozen=True)
@@ -205,32 +211,37 @@ class Finalist:
     configuration: Configuration
     ratio: Ratio  # over the default
     workspace_bytes: int = 0
-    tied: bool = False  # with the fastest: within 1 %, or the interval of their ratio holds 1
+    verdict: str = "equal"  # "fastest"; to the fastest "equal", within 2 %, or "undecided"
 
 
 @dataclass
 class Neighbour:
-    """The chosen configuration at another size."""
+    """The chosen configuration at another size, or with the other state of the caches."""
     shape: str
     outcome: Outcome
     reason: str = ""
-    ratio: Ratio | None = None  # over that size's own default
+    ratio: Ratio | None = None  # over the default there
+    cache: str = ""  # cold or warm, where this is what differs
 
 
 @dataclass
 class Verdict:
     """What a run found. `chosen` is the fastest where nothing ties with it; of a tie set, the
-    default where it is one of them, else the one with the least workspace. `exact`: it serves its
-    own shape only, since a neighbour was wrong or more than 10 % slower."""
+    default where it is one of them, else the one with the least workspace. Another than the default
+    is beyond doubt faster. `exact`: it serves its own shape only, since a neighbour was wrong or
+    more than 10 % slower."""
     chosen: Configuration
     ratio: Ratio  # over the default; 1 for the default itself
     tie_set: list[Finalist] = field(default_factory=list)  # the fastest first; one: a winner
     neighbours: list[Neighbour] = field(default_factory=list)
     exact: bool = False
+    seconds_more: float = 0  # that would decide what is undecided, roughly
 
     @property
     def kind(self) -> str:
-        """"winner" or "tie"."""
+        """"winner", "tie" or "undecided"."""
+        if any(one.verdict == "undecided" for one in self.tie_set):
+            return "undecided"
         return "tie" if len(self.tie_set) > 1 else "winner"
 
 

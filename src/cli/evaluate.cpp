@@ -5,11 +5,11 @@
 // has this machine's tuned schedules. It answers each request with one line, {"ok":true,...} or
 // {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
 //   {"op":"open","shape":"gemm:m=8,n=8,k=8","variant":"hwy","math":"fp32","threads":2,"isa":"",
-//    "device":0,"timer":"steady","seed":1}
+//    "device":0,"timer":"steady","cache":"warm","seed":1}
 //        -> "problem" (problem_json.hpp), "sizes": its parameters that are sizes,
 //           "tunables":[{"name","meaning","least","most","selects"}],
 //           "default":"mc=96,...", the model's choice, "candidates":[{"tuning","predicted_ns"}],
-//           "isa","device","driver","threads","machine":{...},"traits":{...},"build":{...},
+//           "isa","device","driver","threads","cache","machine":{...},"traits":{...},"build":{...},
 //           "roof_ns": the least time that the traits allow, null on a device
 //   {"op":"check","tunings":["mc=96",...]}    -> "legal":[{"tuning":"complete"} or {"reason"}]
 //   {"op":"nearest","tunings":["mc=97",...]}  -> "legal":[{"tuning":"complete"},...]
@@ -18,11 +18,16 @@
 //        -> "evaluations":[{"tuning","status","reason","metric","error","threshold",
 //            "workspace_bytes","ratio":{"value","low","high"},"ns":[...],"default_ns":[...],
 //            "build_s","verify_s","time_s"},...]
-//   {"op":"compare","pairs":[[[0.01,0.02],[-0.01,0.0]],...]}: each pair has repetitions, and each
-//    repetition has the logarithms of its rounds' ratios; no problem needs to be open
-//        -> "ratios":[{"value","low","high","verdict":"faster|slower|equal|undecided"},...]
-// Values above are the defaults of their fields. Ratios of evaluations are the time divided by that
-// of the model's choice. low and high are null if there is only a single round.
+//   {"op":"compare","pairs":[[[0.01,0.02],[-0.01,0.0]],...],"level":0.99}: each pair has
+//    repetitions, and each repetition has the logarithms of its rounds' ratios; no problem needs to
+//    be open. "level": how certain "faster" and "slower" have to be, 0.99 or more; "equal" may err
+//    five times as often
+//        -> "ratios":[{"value","low","high","verdict":"faster|slower|equal|undecided",
+//            "repetitions":F},...]; F times as many would decide, null if none would
+// Values above are the defaults of their fields; if "cache" is missing, operands are cold where a
+// program would read its weights from memory (usual_cache). Ratios of evaluations are the
+// time divided by that of the model's choice. low and high are null if there is only a single
+// round.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -90,6 +95,22 @@ double roof_ns(const Problem& problem, const Traits& t, int threads) {
   return 1e9 / threads * std::max(cost.flops / rates.fma, cost.bytes / rates.read[level]);
 }
 
+// Whether a program that runs such a problem finds its weights in memory: those that a plan keeps
+// (prepack=1) are as a rule of one layer among many, which evict one another, and up to 16 rows (a
+// language model's tokens) take less time to compute than to read.
+CacheMode usual_cache(const Problem& problem) {
+  constexpr std::int64_t most_rows = 16;
+  const auto& params = problem.kernel().params;
+  const bool has_rows = std::any_of(params.begin(), params.end(), [](const ParamSpec& param) {
+    return std::string_view(param.name) == "m";
+  });
+  const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
+  const bool keeps = std::any_of(tensors.begin(), tensors.end(), [](const TensorSpec& tensor) {
+    return tensor.role == Role::constant;
+  });
+  return keeps && has_rows && problem.size("m") <= most_rows ? CacheMode::cold : CacheMode::warm;
+}
+
 // Answers the requests of one search.
 class Evaluations {
  public:
@@ -132,6 +153,12 @@ class Evaluations {
                                                          : request.value("threads", 1);
     c.timer =
         request.value("timer", host ? "steady" : "event") == "event" ? Timer::event : Timer::steady;
+    const std::string cache = request.value("cache", "");
+    if (cache != "" && cache != "warm" && cache != "cold") {
+      throw argument_error(unknown_name("cache mode", cache, {"warm", "cold"}));
+    }
+    if (cache.empty() && host) c.cache = usual_cache(c.problem);
+    if (cache == "cold") c.cache = CacheMode::cold;
     if (const auto reason = refusal(*entry.variant, c.problem, c.environment())) {
       throw unavailable_error(*reason);
     }
@@ -143,6 +170,17 @@ class Evaluations {
   // The estimator of every verdict, for a search's last comparison.
   static ordered_json compare(const json& request) {
     constexpr const char* const verdicts[] = {"faster", "slower", "equal", "undecided"};
+    const double level = request.value("level", winner_level);
+    if (!(level >= winner_level && level < 1)) {
+      throw argument_error(
+          fmt::format("compare: level {} is not from {} to 1", level, winner_level));
+    }
+    // How many times as many repetitions a wider interval than that of winner_level needs.
+    const auto stricter = [level](double df) {
+      if (!(df > 0)) return 1.0;
+      return std::pow(
+          student_quantile((1 - level) / 2, df) / student_quantile((1 - winner_level) / 2, df), 2);
+    };
     ordered_json list = ordered_json::array();
     for (const json& pair : request.at("pairs")) {
       const auto repetitions = pair.get<std::vector<std::vector<double>>>();
@@ -154,10 +192,20 @@ class Evaluations {
       }
       const Estimate estimate = estimate_over_repetitions(repetitions);
       const Interval interval = estimate.interval();
-      list.push_back({{"value", std::exp(estimate.value)},
-                      {"low", finite(std::exp(interval.low))},
-                      {"high", finite(std::exp(interval.high))},
-                      {"verdict", verdicts[static_cast<int>(verdict_of(estimate))]}});
+      const Interval sure = estimate.interval(level);
+      PairVerdict verdict = verdict_of(estimate);
+      const Interval like = estimate.interval(1 - (1 - level) * (1 - 0.95) / (1 - winner_level));
+      const double margin = std::log1p(tie_margin);
+      const bool is_equal = like.low >= -margin && like.high <= margin;
+      if (verdict == PairVerdict::equal ? !is_equal : sure.contains(0)) {
+        verdict = PairVerdict::undecided;
+      }
+      list.push_back(
+          {{"value", std::exp(estimate.value)},
+           {"low", finite(std::exp(interval.low))},
+           {"high", finite(std::exp(interval.high))},
+           {"verdict", verdicts[static_cast<int>(verdict)]},
+           {"repetitions", finite(repetitions_to_decide(estimate) * stricter(estimate.df))}});
     }
     return {{"ok", true}, {"ratios", list}};
   }
@@ -190,6 +238,7 @@ class Evaluations {
                            {"device", facts.device},
                            {"driver", facts.driver},
                            {"threads", c.threads},
+                           {"cache", name_of(c.cache)},
                            {"roof_ns", nullptr}};
     const Machine& m = machine();
     answer["machine"] = {{"key", machine_key(m)}, {"cpu", m.cpu}, {"cores", m.physical_cores}};

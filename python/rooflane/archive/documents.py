@@ -54,7 +54,7 @@ def read_json(text: str, source: str) -> list[RunRecord]:
     for record in document["runs"]:
         trials = [trial_of(one) for one in record["evaluations"]]
         runs.append(RunRecord(
-            record["uid"], space_of(record["space"], trials), record["machine"], record["build"],
+            record["uid"], space_of(record["space"]), record["machine"], record["build"],
             record["strategy"], record["settings"], instant_of(record["started"]),
             instant_of(record["finished"]) if record["finished"] else None, record["state"],
             verdict_of(record["verdict"]) if record["verdict"] else None, trials,

@@ -17,7 +17,6 @@ from typing import Any
 
 from ..tuning import Configuration, Outcome, Ratio, Space, Trial
 from .records import (
-    Evaluated,
     RunRecord,
     identity_of,
     machine_fingerprint,
@@ -126,7 +125,7 @@ def imported(text: str, found: Sequence[Found], ours: dict[str, Any], source: st
         raise FormatError("it holds no result")
     trials = [one.trial for one in found]
     if ours:
-        space = space_of(ours["space"], trials)
+        space = space_of(ours["space"])
     else:
         _rate(found)
         trials = [one.trial for one in found]
@@ -134,7 +133,7 @@ def imported(text: str, found: Sequence[Found], ours: dict[str, Any], source: st
                        trials[0].configuration)
         space = Space(**names, math="fp32", isa="", default=default, candidates=(),
                       tunables=tunables_of(trial.configuration for trial in trials),
-                      constraints=Evaluated(default, trials))
+                      constraints=None)
     first = [place for place, trial in enumerate(trials) if trial.configuration == space.default]
     order = first[:1] + [place for place in range(len(trials)) if place not in first[:1]]
     times = [found[place].at or now() for place in order]

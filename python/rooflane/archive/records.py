@@ -18,7 +18,6 @@ from ..tuning import (
     Cost,
     Exchange,
     Finalist,
-    Legal,
     Neighbour,
     Outcome,
     Ratio,
@@ -32,7 +31,7 @@ from ..tuning import (
 MACHINE = {"key": "", "cpu": "", "cores": 0, "isa": "", "caches": [], "device": "", "driver": "",
            "traits": {}}
 BUILD = {"commit": "", "dirty": False, "compiler": ""}
-STATES = ("running", "finished", "interrupted", "failed")
+STATES = ("running", "finished", "undecided", "interrupted", "failed")
 
 
 def fingerprint_of(value: Any) -> str:
@@ -60,42 +59,7 @@ def identity_of(space: Space) -> str:
     """Which space it is on its machine: trials of equal ones may be compared."""
     return fingerprint_of([space.kernel, space.variant, space.shape, space.math, space.threads,
                            space.isa, space.device, [tunable.name for tunable in space.tunables],
-                           text_of(space.default)])
-
-
-class Evaluated:
-    """The constraints of a space out of an archive: legal is what was evaluated and not refused."""
-
-    def __init__(self, default: Configuration, trials: Iterable[Trial] = ()):
-        self._default = default
-        self._trials = {text_of(trial.configuration): trial for trial in trials}
-
-    def check(self, proposals: Sequence[Configuration]) -> list[Legal]:
-        """Completes each from the default, and looks it up."""
-        return [self._check(proposal) for proposal in proposals]
-
-    def _check(self, proposal: Configuration) -> Legal:
-        if unknown := set(proposal) - set(self._default):
-            return Legal(None, f"unknown tunable '{min(unknown)}'")
-        complete = {name: proposal.get(name, value) for name, value in self._default.items()}
-        trial = self._trials.get(text_of(complete))
-        if trial is None:
-            return Legal(None, "never evaluated")
-        if trial.outcome is Outcome.REFUSED:
-            return Legal(None, trial.reason)
-        return Legal(complete)
-
-    def nearest(self, proposals: Sequence[Configuration]) -> list[Legal]:
-        """The evaluated configuration with most of the values."""
-        legal = [trial.configuration for trial in self._trials.values()
-                 if trial.outcome is not Outcome.REFUSED] or [self._default]
-        found = []
-        for proposal in proposals:
-            best = max(legal, key=lambda known: sum(known.get(name) == value
-                                                    for name, value in proposal.items()))
-            found.append(Legal(best, changed=tuple(name for name, value in proposal.items()
-                                                   if best.get(name) != value)))
-        return found
+                           text_of(space.default), *["cold"] * (space.cache == "cold")])
 
 
 @dataclass
@@ -147,17 +111,16 @@ def space_record(space: Space) -> dict[str, Any]:
     return record
 
 
-def space_of(record: dict[str, Any], trials: Iterable[Trial] = ()) -> Space:
-    """The inverse; legal is what `trials` hold."""
-    default = dict(record["default"])
+def space_of(record: dict[str, Any]) -> Space:
+    """The inverse; such a space cannot be searched."""
     tunables = tuple(Tunable(one["name"], one["meaning"], one["least"], one["most"],
                              tuple(one["values"]), one.get("selects", False))
                      for one in record["tunables"])
     candidates = tuple(Candidate(dict(one["configuration"]), one.get("predicted_ns"))
                        for one in record.get("candidates", []))
     return Space(record["kernel"], record["variant"], record["shape"], record["math"],
-                 record["threads"], record["isa"], record["device"], tunables, default, candidates,
-                 Evaluated(default, trials), dict(record.get("problem", {})),
+                 record["threads"], record["isa"], record["device"], tunables,
+                 dict(record["default"]), candidates, None, dict(record.get("problem", {})),
                  record.get("roof_ns"))
 
 
@@ -177,11 +140,12 @@ def verdict_record(verdict: Verdict) -> dict[str, Any]:
 def verdict_of(record: dict[str, Any]) -> Verdict:
     """The inverse."""
     ties = [Finalist(dict(one["configuration"]), Ratio(**one["ratio"]), one["workspace_bytes"],
-                     one["tied"]) for one in record["tie_set"]]
+                     one.get("verdict", "equal")) for one in record["tie_set"]]
     neighbours = [Neighbour(one["shape"], Outcome(one["outcome"]), one["reason"],
-                            ratio_of(one["ratio"])) for one in record["neighbours"]]
+                            ratio_of(one["ratio"]), one.get("cache", ""))
+                  for one in record["neighbours"]]
     return Verdict(dict(record["chosen"]), Ratio(**record["ratio"]), ties, neighbours,
-                   record["exact"])
+                   record["exact"], record.get("seconds_more", 0))
 
 
 def trial_record(trial: Trial, time: datetime | None = None) -> dict[str, Any]:

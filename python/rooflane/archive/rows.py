@@ -124,8 +124,7 @@ def record_of(session: Session, run: int) -> RunRecord:
     exchanges = session.scalars(select(ExchangeRow).where(ExchangeRow.run_id == run)
                                 .order_by(ExchangeRow.number))
     return RunRecord(
-        row.uid, records.space_of({name: getattr(space, name) for name in names},
-                                  [trial for trial, _ in of_run]),
+        row.uid, records.space_of({name: getattr(space, name) for name in names}),
         {name: getattr(machine, name) for name in MACHINE},
         {name: getattr(build, name) for name in BUILD}, row.strategy, row.settings, row.started,
         row.finished, row.state, records.verdict_of(row.verdict) if row.verdict else None,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import select, update
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
@@ -22,7 +22,7 @@ from .schema import EvaluationRow, ExchangeRow, MachineRow, RunRow, SpaceRow, cl
 
 Result = TypeVar("Result")
 ATTEMPTS = 4  # at a transaction, while a server starts again or a deadlock is resolved
-GOES_ON = ("running", "interrupted")
+GOES_ON = ("running", "interrupted", "undecided")
 NOT_COMPARED = {"budget", "max_time"}  # a run that goes on may be given more of them
 
 
@@ -93,14 +93,6 @@ class Archive:
 
         return number, self._write(fill)
 
-    def delete(self, run: int) -> None:
-        """Removes a run, and spaces and machines that nothing is left of."""
-        def remove(session: Session) -> None:
-            session.execute(delete(RunRow).where(RunRow.id == run))
-            pruning.remove_unused(session)
-
-        self._write(remove)
-
     def prune(self, older_than: float | None = None, keep: int | None = None,
               failed_only: bool = False, dry_run: bool = False) -> pruning.Pruned:
         """Removes evaluations: those older than so many days, all but the best so many of each
@@ -142,15 +134,6 @@ class Archive:
                 .where(RunRow.state.in_(GOES_ON)).order_by(RunRow.id.desc()))
             return next((row.id for row in found
                          if row.strategy == strategy and same(row.settings)), None)
-
-        return self._read(find)
-
-    def evaluations_of_space(self, space: Space, machine: dict[str, Any]) -> list[Trial]:
-        """All trials ever of this space (same tunables and default) on this machine, in the order
-        of their runs; numbers are those in their runs."""
-        def find(session: Session) -> list[Trial]:
-            runs = rows.of_space(select(RunRow.id), space, machine)
-            return rows.trials(session, EvaluationRow.run_id.in_(runs))
 
         return self._read(find)
 

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rooflane.league import kernel_tuner
 from rooflane.league import replay as replays
 from rooflane.league.arguments import REPEATS, ROUNDS, SEED_POINTS
 from rooflane.league.score import SHARES, Judge
@@ -104,12 +103,7 @@ def play(made: Record, strategy: str, settings: Settings, entrants: Entrants,
     try:
         seeds = entrants.seeds(replayed.space, settings.seed_points)
         repeats = [settings.seed + repeat for repeat in range(settings.repeats)]
-        if strategy.startswith(kernel_tuner.PREFIX):
-            name = strategy.removeprefix(kernel_tuner.PREFIX)
-            runs = kernel_tuner.runs(replayed, name, seeds, repeats, rules)
-        else:
-            runs = [replays.replay(replayed, build, seeds, repeat, rules)
-                    for repeat in repeats]
+        runs = [replays.replay(replayed, build, seeds, repeat, rules) for repeat in repeats]
     except Exception as error:  # whatever a strategy does wrong is its result
         return Result(strategy, key_of(made), made["kernel"], made["variant"], made_with,
                       [], {}, {}, [], [], {}, failure=f"{type(error).__name__}: {error}")

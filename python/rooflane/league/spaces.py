@@ -13,22 +13,14 @@ import lzma
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from statistics import median_low
 from typing import Any
 
-from rooflane.tuning import (
-    Candidate,
-    Configuration,
-    Constraints,
-    Outcome,
-    Space,
-    Trial,
-    Tunable,
-    text_of,
-)
+from rooflane.archive import records
+from rooflane.tuning import Configuration, Constraints, Outcome, Space, Trial, text_of
 
 Record = dict[str, Any]
 
@@ -73,17 +65,11 @@ def record(space: Space, machine: dict[str, Any], trials: Sequence[Trial]) -> Re
             entry["default_ns"] += trial.default_ns
         else:
             entry.update(outcome=trial.outcome.value, reason=trial.reason, ns=[], default_ns=[])
-    made = {"format": FORMAT, "kernel": space.kernel, "variant": space.variant,
-            "shape": space.shape, "math": space.math, "threads": space.threads, "isa": space.isa,
-            "device": space.device, "machine": machine,
-            "tunables": [asdict(tunable) | {"values": list(tunable.values)}
-                         for tunable in tunables],
-            "default": whole(space.default),
-            "candidates": [{"configuration": whole(candidate.configuration),
-                            "predicted_ns": candidate.predicted_ns}
-                           for candidate in space.candidates],
-            "problem": space.problem, "roof_ns": space.roof_ns,
+    made = {"format": FORMAT, **records.space_record(replace(space, tunables=tuple(tunables))),
+            "machine": machine, "default": whole(space.default),
             "configurations": list(entries.values())}
+    for candidate in made["candidates"]:
+        candidate["configuration"] = whole(candidate["configuration"])
     check(made)
     return made
 
@@ -118,17 +104,9 @@ def check(made: Record) -> None:
 
 def space_of(made: Record, constraints: Constraints) -> Space:
     """The space of a record, with somebody who knows what is legal."""
-    return Space(
-        kernel=made["kernel"], variant=made["variant"], shape=made["shape"], math=made["math"],
-        threads=made["threads"], isa=made["isa"], device=made["device"],
-        tunables=tuple(Tunable(**(tunable | {"values": tuple(tunable["values"])}))
-                       for tunable in made["tunables"]),
-        default=dict(made["default"]),
-        candidates=tuple(Candidate(dict(candidate["configuration"]), candidate["predicted_ns"])
-                         for candidate in made["candidates"]),
-        constraints=constraints, problem=made["problem"], roof_ns=made["roof_ns"],
-        legal=tuple(dict(entry["configuration"]) for entry in made["configurations"]
-                    if entry["outcome"] != Outcome.REFUSED.value))
+    return replace(records.space_of(made), constraints=constraints, legal=tuple(
+        dict(entry["configuration"]) for entry in made["configurations"]
+        if entry["outcome"] != Outcome.REFUSED.value))
 
 
 def machine_of(made: Record) -> str:
@@ -144,9 +122,7 @@ def machine_of(made: Record) -> str:
 
 def title_of(made: Record) -> str:
     """A line that names the space, without its machine."""
-    where = (f"device={made['device']}" if made["device"]
-             else f"threads={made['threads']} {made['isa']}")
-    return f"{made['shape']} {made['variant']} {made['math']} {where}".strip()
+    return records.space_of(made).title
 
 
 def key_of(made: Record) -> str:

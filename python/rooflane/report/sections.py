@@ -82,10 +82,13 @@ def _verdict(run: Run) -> list[list[str]]:
         return [["verdict", "none: the run ended before the best were measured again in fresh "
                             "processes; the fastest of many measurements is partly luck"]]
     if run.verdict.kind == "winner":
-        rows = [["verdict", "a winner: nothing is within 1 % of it"]]
-    else:
+        rows = [["verdict", "a winner: everything else is slower"]]
+    elif run.verdict.kind == "tie":
         rows = [["verdict", f"a tie of {len(run.verdict.tie_set)}: the differences between them "
-                            "are within 1 %, or within noise"]]
+                            "are within 2 %"]]
+    else:
+        rows = [["verdict", f"undecided between {len(run.verdict.tie_set)}; about "
+                            f"{duration(run.verdict.seconds_more)} more would decide"]]
     if run.verdict.exact:
         rows.append(["serves", "this shape only: a neighbouring size was wrong or more than 10 % "
                                "slower"])
@@ -93,8 +96,8 @@ def _verdict(run: Run) -> list[list[str]]:
 
 
 def tie_set(run: Run) -> Table:
-    """Who tied, in fresh processes."""
-    finalists = run.verdict.tie_set if run.verdict and run.verdict.kind == "tie" else []
+    """Who tied, in fresh processes, or was not told apart."""
+    finalists = run.verdict.tie_set if run.verdict and run.verdict.kind != "winner" else []
     rows = [[text_of(one.configuration), times(one.ratio), str(one.workspace_bytes),
              "chosen" if one.configuration == run.chosen else ""] for one in finalists]
     return Table("Tie set", ["configuration", "speed-up", "workspace (bytes)", ""], rows)

@@ -15,6 +15,7 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
         epilog="Examples:\n"
                "  rooflane tune --shape gemm:m=64,n=64,k=64 --threads 1 --budget 20\n"
                "  rooflane tune -k attention --preset llama3-8b --max-time 600 --report report\n"
+               "  rooflane tune --model gpt2-small --threads 1 --max-time 600\n"
                "  rooflane tune -v opencl --shape gemm:m=n=k=256 --strategy local\n"
                "  rooflane tune --strategy source --shape softmax:rows=512,cols=1000 --budget 20",
         description="Searches for a faster schedule of a variant for your problems and stores it; "
@@ -26,10 +27,15 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
                       help="problems, as in bench")
     what.add_argument("--preset", metavar="P", action="append", default=[],
                       help="a preset, a file of shapes, or random:N[:SEED]")
+    what.add_argument("--model", metavar="M", action="append", default=[],
+                      help="the problems of a model, weighted by its calls, as in `rooflane model`")
     what.add_argument("--threads", metavar="N,...", help="default: 1 and all physical cores")
     what.add_argument("--isa", metavar="TARGET", default="", help="default: the CPU's best")
     what.add_argument("--math", metavar="M", default="fp32")
     what.add_argument("--cl-device", metavar="I", type=int, default=0)
+    what.add_argument("--cache", choices=("warm", "cold"), default="",
+                      help="operands in the caches or in memory; default: cold for up to 16 rows "
+                           "with prepack=1, else warm")
     for option in ("--plugin", "--blas"):
         what.add_argument(option, metavar="NAME=FILE", action="append", default=[],
                           help="as in bench")
@@ -38,9 +44,11 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
                      help=f"default: {strategies.DEFAULT}; " + "; ".join(
                          f"{name}: {text}" for name, text in strategies.DESCRIPTIONS.items()))
     how.add_argument("--budget", metavar="N", type=int, default=100,
-                     help="evaluations of each problem and thread count; default: 100")
-    how.add_argument("--max-time", metavar="SECONDS", type=float,
-                     help="total time, shared by the remaining searches")
+                     help="evaluations for each problem and thread count; several share them: "
+                          "those that promise most get more; default: 100")
+    how.add_argument("--max-time", metavar="SECONDS", type=float, help="total time of all searches")
+    how.add_argument("--final-time", metavar="SECONDS", type=float, default=120,
+                     help="the last comparison of a search takes at most this; default: 120")
     how.add_argument("--stop-at", metavar="X", help="end a search at this speed-up: 2.0x")
     how.add_argument("--patience", metavar="N", type=int,
                      help="end a search after N evaluations without a new best")

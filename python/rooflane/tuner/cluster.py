@@ -29,7 +29,7 @@ from typing import Any
 from distributed import Client, Future, KilledWorker
 
 from rooflane.archive.store import Archive
-from rooflane.evaluator import Evaluation, Lost, Refused, Step, Target
+from rooflane.evaluator import Comparison, Evaluation, Lost, Refused, Rounds, Step, Target
 from rooflane.tuner import command, remote
 from rooflane.tuner.search import Search
 from rooflane.tuning import (
@@ -191,7 +191,7 @@ class ClusterEvaluator:
 
     def __init__(self, cluster: Cluster, machine: remote.Machine):
         self._cluster, self._machine = cluster, machine
-        self._target: Target | None = None
+        self.target: Target | None = None
         self._default = ""
         self._home = ""
         self._flights: list[Flight] = []
@@ -203,7 +203,7 @@ class ClusterEvaluator:
     def open(self, target: Target) -> Space:
         """As Evaluator.open. The other workers open the target with their first evaluation; those
         that have another default of their own sit it out."""
-        self._target, self._default = target, ""
+        self.target, self._default = target, ""
         self._excluded.clear()
         self._deaths.clear()
         space, self.facts = self._call("open")
@@ -227,6 +227,10 @@ class ClusterEvaluator:
             if len(configurations) == 1:
                 return [_crash(configurations[0], str(error))]
             return [self.evaluate([one], steps, best, fresh)[0] for one in configurations]
+
+    def compare(self, pairs: Sequence[Rounds], level: float = 0.99) -> list[Comparison]:
+        """As Evaluator.compare."""
+        return self._call("compare", list(pairs), level)
 
     def keep(self, *arguments: Any) -> None:
         """Writes a verdict into the own store of each machine; one that dies has none."""
@@ -333,7 +337,7 @@ class ClusterEvaluator:
     def _submit(self, worker: str, op: str, *arguments: Any) -> Future:
         cluster = self._cluster
         future = cluster.submit(worker, remote.serve, remote.Request(
-            op, cluster.options, cluster.given.timeout, self._target, self._default, arguments))
+            op, cluster.options, cluster.given.timeout, self.target, self._default, arguments))
         future.add_done_callback(lambda _: self._landed.set())
         return future
 
@@ -365,7 +369,7 @@ class ClusterEvaluator:
 
     def _exclude(self, worker: str, answer: remote.Answer) -> None:
         self._excluded[worker] = _failure(answer)
-        print(f"rooflane: {worker} sits {self._target.shape} out: {answer.reason}",
+        print(f"rooflane: {worker} sits {self.target.shape} out: {answer.reason}",
               file=sys.stderr)
 
 
@@ -413,15 +417,13 @@ class ParallelSearch(Search):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.history: HistoryAhead = HistoryAhead(self.space)
+        self.history: HistoryAhead = HistoryAhead(self.space, self.history.trials)
         self._jobs: dict[Flight, Job] = {}
         self._again: deque[Job] = deque()  # that died with their worker
 
-    def execute(self) -> History:
+    def execute(self, batch: int | None = None) -> History:
         """Searches until a limit is reached or the strategy knows nothing further, and all that
         was begun has ended."""
-        for trial in self.trials:
-            self._observe(trial)
         try:
             while True:
                 self._fill()
@@ -490,18 +492,18 @@ class ClusterTuning(command.Tuning):
         for index, target in enumerate(self.targets):
             self.progress.target(index)
             try:
-                self.done.append(self.tune(target, len(self.targets) - index))
+                self.tune(target, len(self.targets) - index)
             except (Refused, Lost, Gone) as error:
                 self.progress.clear()
                 self.failed.append(f"{target.shape} on {self.machine.key}: {error}")
                 print(f"rooflane: {self.failed[-1]}", file=sys.stderr)
                 if isinstance(error, Gone):
                     break
-                continue
-            self.progress.clear()
-            if not self.given.json:
-                print(f"{command.line_of(self.done[-1])}\n  on {self.machine.key}", flush=True)
         return 0
+
+    def line_of(self, done: command.Done) -> str:
+        """With the machine's name."""
+        return f"{super().line_of(done)}\n  on {self.machine.key}"
 
     def run_of(self, space: Space, facts: dict[str, Any]) -> int:
         """As Tuning.run_of; of machines that find the same run, the first goes on with it."""

@@ -3,9 +3,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import re
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +17,7 @@ from rooflane.archive.place import ArchiveError
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluator, Lost, Refused, Target
 from rooflane.league import spaces
-from rooflane.tuner import export, final
+from rooflane.tuner import export, final, worth
 from rooflane.tuner.arguments import arguments_of
 from rooflane.tuner.search import COMPLETE, HALVING, Limits, Search
 from rooflane.tuning import (
@@ -49,43 +52,74 @@ class Done:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def ask(*words: str) -> dict[str, Any]:
-    """A document of the program. Raises Wrong, Unavailable."""
+def run(*words: str) -> str:
+    """What the program prints. Raises Wrong, Unavailable."""
     try:
-        return json.loads(program.run(program.path(), words).stdout)
+        return program.run(program.path(), words).stdout
     except program.Refused as refused:
         error = Wrong if refused.status == program.ARGUMENT else Unavailable
         raise error(str(refused)) from None
 
 
+def ask(*words: str) -> dict[str, Any]:
+    """A document of the program. Raises Wrong, Unavailable."""
+    return json.loads(run(*words, "--json"))
+
+
 def targets_of(given: argparse.Namespace) -> list[Target]:
     """Problems times thread counts. Raises Wrong, Unavailable."""
-    if not given.shape and not given.preset:
-        raise Wrong("--shape or --preset says what to tune")
+    if not (given.shape or given.preset or given.model):
+        raise Wrong("--shape, --preset or --model says what to tune")
     words = [word for option in ("shape", "preset") for value in getattr(given, option)
              for word in (f"--{option}", value)]
-    listed = ask("list", "--json", *words)
+    listed = ask("list", *words)
     kernels = {kernel["name"]: kernel for kernel in listed["kernels"]}
     if given.kernel and given.kernel not in kernels:
         raise Wrong(f"-k: unknown kernel '{given.kernel}'; valid: {', '.join(kernels)}")
-    problems = [p for p in listed["problems"] if given.kernel in (None, p["kernel"])]
+    weights: dict[str, float] = {}  # problems in their order
+    kernel_of = {}
+    for problem in listed["problems"]:
+        kernel_of[problem["text"]] = problem["kernel"]
+        weights[problem["text"]] = weights.get(problem["text"], 0) + 1
+    for model in given.model:
+        for calls, text in calls_of_model(model):
+            kernel_of[text] = text.partition(":")[0]
+            weights[text] = weights.get(text, 0) + calls
+    problems = [text for text in weights if given.kernel in (None, kernel_of[text])]
     if not problems:
         raise Wrong(f"none of the problems is of {given.kernel}")
     targets = []
     for problem in problems:
-        variants = {v["name"]: v for v in kernels[problem["kernel"]]["variants"]}
+        kernel = kernel_of[problem]
+        variants = {v["name"]: v for v in kernels[kernel]["variants"]}
         found = variants.get(given.variant)
+        several = given.model or given.preset  # lists of problems of many kinds
         if found is None and not given.plugin:
-            raise Wrong(f"-v: {problem['kernel']} has no variant '{given.variant}'; valid: "
+            if several:
+                continue
+            raise Wrong(f"-v: {kernel} has no variant '{given.variant}'; valid: "
                         + ", ".join(variants))
         if found and not found["available"]:
             raise Unavailable(f"{given.variant}: {found['reason']}")
         if found and not found["tunables"]:
-            raise Unavailable(f"{problem['kernel']} {given.variant} has no tunables")
+            if several:
+                continue
+            raise Unavailable(f"{kernel} {given.variant} has no tunables")
         for threads in thread_counts(given, found):
-            targets.append(Target(problem["text"], given.variant, given.math, threads, given.isa,
-                                  given.cl_device, given.seed))
+            targets.append(Target(problem, given.variant, given.math, threads, given.isa,
+                                  given.cl_device, given.seed, given.cache, weights[problem]))
+    if not targets:
+        raise Unavailable(f"{given.variant} has tunables for none of the problems")
     return targets
+
+
+def calls_of_model(name: str) -> list[tuple[int, str]]:
+    """How often a model calls which problem, step by step. Raises Wrong, Unavailable."""
+    text = run("model", name, "--dry-run")
+    found = re.findall(r"^\S+ +(\d+) +(\S+:\S+)$", text, re.MULTILINE)
+    if not found:
+        raise Wrong(f"--model {name}: it has no steps")
+    return [(int(calls), problem) for calls, problem in found]
 
 
 def thread_counts(given: argparse.Namespace, variant: dict[str, Any] | None) -> list[int]:
@@ -101,7 +135,7 @@ def thread_counts(given: argparse.Namespace, variant: dict[str, Any] | None) -> 
             raise Unavailable(f"--threads {max(counts)}: this machine has "
                               f"{len(os.sched_getaffinity(0))} logical CPUs")
         return counts
-    cores = ask("doctor", "--json")["machine"]["physical_cores"]
+    cores = ask("doctor")["machine"]["physical_cores"]
     if variant and variant["threads"] == "one":
         return [1]
     return sorted({1, cores}) if variant and variant["threads"] == "many" else [cores]
@@ -143,10 +177,23 @@ class Progress:
         self.show(text)
 
 
+@dataclass
+class Course:
+    """The search of one target, while those of other targets go on."""
+    target: Target
+    space: Space
+    facts: dict[str, Any]
+    run: int
+    search: Search
+    batches: int = 0
+    last: float = 0.0  # the logarithm of the speed-up that the last batch brought
+
+
 class Tuning:
     """All targets of one call."""
 
     search = Search  # how one is searched
+    shares = True  # whether several searches share their evaluations
 
     def __init__(self, given: argparse.Namespace, targets: list[Target], archive: Archive,
                  evaluator: Evaluator):
@@ -158,20 +205,13 @@ class Tuning:
         self.failed: list[str] = []
 
     def run(self) -> int:
-        """Target by target; the exit status."""
-        for index, target in enumerate(self.targets):
-            self.progress.target(index)
-            try:
-                done = self.tune(target, len(self.targets) - index)
-            except (Refused, Lost) as error:
-                self.progress.clear()
-                self.failed.append(f"{target.shape}: {error}")
-                print(f"rooflane: {self.failed[-1]}", file=sys.stderr)
-                continue
-            self.done.append(done)
-            self.progress.clear()
-            if not self.given.json:
-                print(self.line_of(done), flush=True)
+        """Searches and last comparisons; the exit status."""
+        if self.shares and len(self.targets) > 1 and self.given.strategy != "all":
+            self.run_shared()
+        else:
+            for index, target in enumerate(self.targets):
+                self.progress.target(index)
+                self.attempt(target, self.tune, target, len(self.targets) - index)
         if self.given.json:
             print(json.dumps({"tuned": [json_of(done) for done in self.done],
                               "failed": self.failed}, indent=1))
@@ -179,8 +219,39 @@ class Tuning:
             print(overall(self.done))
         return 3 if self.failed and not self.done else 1 if self.failed else 0
 
-    def tune(self, target: Target, left: int) -> Done:
-        """One search with its last comparison. Raises Refused, Lost."""
+    def run_shared(self) -> None:
+        """All searches together, then the last comparison of each."""
+        courses: list[Course] = []
+        try:
+            for index, target in enumerate(self.targets):
+                self.progress.target(index)
+                self.attempt(target, lambda one: courses.append(self.begin(one)), target)
+            self.share(courses)
+            while courses:
+                self.progress.target(len(self.targets) - len(courses))
+                course = courses.pop(0)
+                self.attempt(course.target, self.finish, course, len(courses) + 1)
+        finally:
+            for course in courses:
+                self.end(course, None, "interrupted")
+
+    def attempt(self, target: Target, work: Callable[..., None], *arguments: Any) -> bool:
+        """A step of one target, whether it succeeds; if it fails the others go on."""
+        try:
+            work(*arguments)
+        except (Refused, Lost) as error:
+            self.progress.clear()
+            self.failed.append(f"{target.shape}: {error}")
+            print(f"rooflane: {self.failed[-1]}", file=sys.stderr)
+            return False
+        return True
+
+    def tune(self, target: Target, left: int) -> None:
+        """One search with its last comparison; so many are left. Raises Refused, Lost."""
+        self.finish(self.begin(target), left)
+
+    def begin(self, target: Target) -> Course:
+        """Opens a target's space. Raises Refused, Lost."""
         given = self.given
         self.progress.show(f"{target.shape}: the default")
         space = self.evaluator.open(target)
@@ -192,30 +263,90 @@ class Tuning:
         options.earlier = tuple(earlier)
         options.on_exchange = lambda exchange: self.archive.record_exchange(run, exchange)
         complete = given.strategy == "all"
-        limits = Limits(None if complete else given.budget, self.seconds_for(left),
-                        given.speed_up, given.patience)
+        limits = Limits(None if complete else given.budget, None, given.speed_up, given.patience)
         strategy = self.strategy_of(space, options, trials)
         search = self.search(space, self.evaluator, strategy, self.seeds_of(space), limits,
                              self.archive, run, COMPLETE if complete else HALVING, trials,
                              self.progress.of_history)
+        return Course(target, space, facts, run, search)
+
+    def share(self, courses: list[Course]) -> None:
+        """Batches of evaluations. Each goes to the search with the largest expected gain times
+        weight, until none promises anything, or the evaluations or the time of all are used up. A
+        search that fails leaves the list."""
+        left = self.given.budget * len(courses)
+        seconds, begin = self.seconds_for(1), time.monotonic()
+        errors = worth.ModelErrors()
+        playing = list(courses)
+        while playing and left > 0 and (seconds is None or time.monotonic() - begin < seconds):
+            course = max(playing, key=lambda one: self.pays(one, errors))
+            if self.pays(course, errors) == 0:
+                return
+            history = course.search.history
+            tried, best = len(history.trials), history.best
+            course.search.limits.trials = tried + left
+            batch = min(left, worth.BATCH if course.batches else len(course.search.seeds))
+            self.progress.target(self.targets.index(course.target))
+            if not self.attempt(course.target, self.take, course, batch):
+                self.end(course, None, "failed")
+                courses.remove(course)
+                playing.remove(course)
+                continue
+            left -= len(history.trials) - tried
+            errors.learn(history)
+            course.batches += 1
+            course.last = (math.log(best.ratio.value / history.best.ratio.value)
+                           if best and history.best else 0.0)
+            if len(history.trials) - tried < batch and course.batches > 1:
+                playing.remove(course)  # it is exhausted, or at a limit of its own
+
+    @staticmethod
+    def pays(course: Course, errors: worth.ModelErrors) -> float:
+        """Seconds that the next batch of a search is expected to save; the seeds of all come
+        first."""
+        if not course.batches:
+            return math.inf
+        history = course.search.history
+        gain = worth.gain_of_batch(history, errors, course.batches, course.last)
+        return (gain * worth.seconds_of(history) * course.target.weight if gain >= worth.DOUBT
+                else 0.0)
+
+    def take(self, course: Course, batch: int | None = None) -> None:
+        """Goes on with a search; another may have been open. Raises Refused, Lost."""
+        if self.evaluator.target != course.target:
+            self.evaluator.open(course.target)
+        course.search.execute(batch)
+
+    def finish(self, course: Course, left: int) -> None:
+        """Searches, unless the search has had its batches, and compares; so many targets share the
+        time that is left. Raises Refused, Lost."""
         state, verdict = "interrupted", None
         try:
-            history = search.execute()
-            if complete:
-                search.confirm()
-            verdict = self.decide(space, target, history)
-            state = "finished"
+            if not course.batches:
+                course.search.limits.seconds = self.seconds_for(left)
+                self.take(course)
+            elif self.evaluator.target != course.target:
+                self.evaluator.open(course.target)
+            verdict = self.decide(course.space, course.target, course.search, left)
+            state = "undecided" if verdict.kind == "undecided" else "finished"
         except (Refused, Lost):
             state = "failed"
             raise
         finally:
-            strategy.close()
-            self.archive.finish_run(run, verdict, state)
-        self.keep(space, history, verdict, facts)
-        done = Done(space, history, verdict, run, facts)
-        if given.report:
-            self.report(done, target)
-        return done
+            self.end(course, verdict, state)
+        self.keep(course.space, course.search.history, verdict, course.facts)
+        done = Done(course.space, course.search.history, verdict, course.run, course.facts)
+        if self.given.report:
+            self.report(done, course.target)
+        self.done.append(done)
+        self.progress.clear()
+        if not self.given.json:
+            print(self.line_of(done), flush=True)
+
+    def end(self, course: Course, verdict: Verdict | None, state: str) -> None:
+        """Closes what a search has open."""
+        course.search.strategy.close()
+        self.archive.finish_run(course.run, verdict, state)
 
     def strategy_of(self, space: Space, options: strategies.Options,
                     trials: list[Trial]) -> Strategy:
@@ -263,30 +394,36 @@ class Tuning:
             return None
         return max(0.0, self.deadline - time.monotonic()) / left * 2 / 3
 
-    def decide(self, space: Space, target: Target, history: History) -> Verdict:
-        """The last comparison and the neighbours."""
-        finalists = final.best_of(history)
-        meeting = final.Final(self.evaluator, space.default, finalists)
-        meeting.measure(on_repetition=lambda repetition: self.progress.show(
-            f"{space.shape}: {len(finalists)} finalists and the default, repetition "
-            f"{repetition + 1}"))
-        verdict = meeting.verdict()
+    def decide(self, space: Space, target: Target, search: Search, left: int) -> Verdict:
+        """The last comparison and the neighbours. Where every configuration's samples are kept,
+        those of the comparison are kept too: a process may be lucky with its memory."""
+        seconds = self.given.final_time
+        if self.deadline is not None:
+            seconds = min(seconds, max(0.0, self.deadline - time.monotonic()) / left)
+        race = final.Final(self.evaluator, space.default, final.best_of(search.history),
+                           self.given.seed)
+        if self.given.strategy == "all":
+            race.on_evaluation = search.again
+        verdict = race.race(seconds, lambda repetition, racing: self.progress.show(
+            f"{space.shape}: repetition {repetition + 1} of {racing} finalists"))
         if verdict.chosen != space.default:
-            shapes = final.neighbours_of(space.problem, self.evaluator.facts["sizes"])
+            targets = final.neighbours_of(target, space, self.evaluator.facts["sizes"])
             verdict.neighbours = final.try_neighbours(
-                self.evaluator, target, verdict.chosen, shapes,
-                lambda shape: self.progress.show(f"neighbour {shape}"))
+                self.evaluator, space, targets, verdict.chosen,
+                lambda name: self.progress.show(f"neighbour {name}"))
             verdict.exact = not final.serves_neighbours(verdict.neighbours)
         return verdict
 
     def keep(self, space: Space, history: History, verdict: Verdict,
              facts: dict[str, Any]) -> None:
-        """Into the store, the file of --export and that of --export-space."""
+        """Into the store, the file of --export and that of --export-space. Where the default stays
+        because nothing was decided, what is stored stays too."""
         machine = facts["machine"]
-        if not self.given.no_store:
-            self.keep_in_store(space, verdict, facts)
-        if self.given.export:
-            export.keep(self.given.export, machine, space, verdict, facts["build"])
+        if verdict.kind != "undecided" or verdict.chosen != space.default:
+            if not self.given.no_store:
+                self.keep_in_store(space, verdict, facts)
+            if self.given.export:
+                export.keep(self.given.export, machine, space, verdict, facts["build"])
         if self.given.export_space:
             spaces.add(self.given.export_space, [spaces.record(space, machine, history.trials)])
 
@@ -301,13 +438,18 @@ def line_of(done: Done, description: str) -> str:
     correct = sum(trial.correct for trial in history.trials)
     text = (f"{space.title}\n  {description}\n"
             f"  {len(history.trials)} evaluations, {correct} correct; run {done.run}")
-    wrong = [n for n in verdict.neighbours if n.outcome.value not in ("correct", "refused")]
+    sizes = [n for n in verdict.neighbours if not n.cache]
     if verdict.exact:
-        slow = [n.shape for n in verdict.neighbours
-                if n.ratio is not None and n.ratio.low > final.SLOWER]
-        text += ("\n  for this shape only: "
-                 + ", ".join([f"{n.shape} {n.outcome.value}" for n in wrong]
-                             + [f"{shape} slower" for shape in slow]))
+        text += ("\n  for this shape only: " + ", ".join(
+            [f"{n.shape} {n.outcome.value}" for n in sizes
+             if n.outcome.value not in ("correct", "refused")]
+            + [f"{n.shape} slower" for n in sizes
+               if n.ratio is not None and n.ratio.low > final.SLOWER]))
+    for other in verdict.neighbours:
+        if other.cache and other.ratio is not None and other.ratio.low > 1:
+            text += (f"\n  with {other.cache} caches it is slower than the default: "
+                     f"{other.ratio.value:.3f} times its time "
+                     f"[{other.ratio.low:.3f}, {other.ratio.high:.3f}]")
     return text
 
 
@@ -315,17 +457,17 @@ def json_of(done: Done) -> dict[str, Any]:
     """The same for programs."""
     verdict = done.verdict
     return {**export.entry_of(done.space, verdict, done.facts["build"]), "run": done.run,
-            "kind": verdict.kind, "evaluations": len(done.history.trials),
+            "kind": verdict.kind, "seconds_more": round(verdict.seconds_more),
+            "cache": done.space.cache, "evaluations": len(done.history.trials),
             "correct": sum(trial.correct for trial in done.history.trials),
             "tie_set": [text_of(one.configuration) for one in verdict.tie_set],
-            "neighbours": [{"shape": n.shape, "outcome": n.outcome.value, "reason": n.reason,
-                            "ratio": n.ratio.value if n.ratio else None}
+            "neighbours": [{"shape": n.shape, "cache": n.cache, "outcome": n.outcome.value,
+                            "reason": n.reason, "ratio": n.ratio.value if n.ratio else None}
                            for n in verdict.neighbours]}
 
 
 def overall(done: list[Done]) -> str:
     """The geometric mean over targets."""
-    import math
     logs = [-math.log(one.verdict.ratio.value) for one in done]
     changed = sum(one.verdict.chosen != one.space.default for one in done)
     return (f"{len(done)} searches: {math.exp(sum(logs) / len(logs)):.3f} times as fast as the "
@@ -335,8 +477,9 @@ def overall(done: list[Done]) -> str:
 def space_document(space: Space) -> dict[str, Any]:
     """What --space prints of one."""
     return {"title": space.title, "shape": space.shape, "variant": space.variant,
-            "threads": space.threads, "isa": space.isa, "device": space.device,
-            "math": space.math, "roof_ns": space.roof_ns, "default": text_of(space.default),
+            "threads": space.threads, "cache": space.cache, "isa": space.isa,
+            "device": space.device, "math": space.math, "roof_ns": space.roof_ns,
+            "default": text_of(space.default),
             "tunables": [{"name": t.name, "meaning": t.meaning, "least": t.least, "most": t.most,
                           "values": t.values, "selects": t.selects} for t in space.tunables],
             "candidates": [{"tuning": text_of(c.configuration), "predicted_ns": c.predicted_ns}

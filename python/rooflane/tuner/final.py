@@ -1,17 +1,24 @@
-"""The last comparison: the best few and the default meet again in fresh processes, then the chosen
-one at neighbouring sizes.
+"""The last comparison: the best few and the default race in fresh processes, then the chosen one is
+tried at neighbouring sizes and with the other state of the caches.
 
-A search keeps the luckiest of many samples; a winner is named from new ones only, of several
-repetitions in fresh processes, and only where it is beyond doubt faster than everything else.
+A search keeps the luckiest of many samples; a winner is named from new ones only. The race is a
+best-arm identification with a fixed error (Even-Dar et al., COLT 2002): each repetition runs all
+that are left in fresh processes, in a shuffled order. First the field is halved by what few
+repetitions say (sequential halving, Karnin et al., ICML 2013); from then on only those leave that
+are beyond doubt slower than the fastest, until one is left, or only such as are shown to be equal.
 """
 from __future__ import annotations
 
 import math
+import random
+import statistics
+import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rooflane.evaluator import (
+    Comparison,
     Evaluation,
     Evaluator,
     Lost,
@@ -19,7 +26,6 @@ from rooflane.evaluator import (
     Rounds,
     Step,
     Target,
-    compare,
 )
 from rooflane.tuning import (
     Configuration,
@@ -28,21 +34,45 @@ from rooflane.tuning import (
     Neighbour,
     Outcome,
     Ratio,
+    Space,
     Verdict,
     text_of,
 )
 
-FINALISTS = 4  # beside the default
-REPETITIONS = 5
-ROUNDS = 9
+# Beside the default, at most: of hundreds of noisy measurements the fastest in truth is hardly
+# among the best few.
+FINALISTS = 24
+HALVED = {2: 12, 3: 6}  # so many go on after so many repetitions
+# The least of a repetition, and the most where rounds differ much. A process is started for each
+# repetition, which costs more than rounds; they are enough when their median is known to what
+# processes differ by anyway.
+ROUNDS, MOST_ROUNDS, ROUNDS_ERROR = 9, 90, 0.01
+# After so many repetitions the race is judged, each time after about 1.4 times as many: decisions
+# are late by so much at most, and each further look costs certainty.
+LOOKS = (4, 6, 8, 11, 15, 21, 30, 42, 60)
+# Probability that a race calls a schedule faster than the default that is not, over all finalists
+# and looks; and, of one look, that it drops a finalist that is not slower. Two are called equal
+# with five times that error.
+ERROR, DROP_ERROR = 0.01, 0.002
+NORMAL_SPREAD = 1.4826  # standard deviation over median absolute deviation
+SECONDS = 120.0  # of the race, unless --final-time says otherwise; one look is always taken
+MOST_SECONDS = 86400.0  # what is told of
 SLOWER = 1.10  # at a neighbour: not to be used there
+PROCESS = 1.02  # a fresh process may be faster or slower by so much
+NEAR = 1.01  # of schedules that are equal, the choice is among those that are so near the fastest
 NEVER = 1e9  # a ratio that excludes nobody
+ITSELF = Comparison(Ratio(1, 1, 1), "equal", 1)
 
 
 def best_of(history: History, count: int = FINALISTS) -> list[Configuration]:
-    """The fastest correct configurations, the default left out."""
+    """The fastest correct configurations, the default left out; those that are certainly slower
+    than the fastest or the default, by what a process may change besides, take no part."""
+    if history.best is None:
+        return []
+    limit = PROCESS * min(1.0, history.best.ratio.high)
     ranked = sorted((trial for trial in history.trials
-                     if trial.correct and trial.configuration != history.space.default),
+                     if trial.correct and trial.ratio.low <= limit
+                     and trial.configuration != history.space.default),
                     key=lambda trial: trial.ratio.value)
     chosen: list[Configuration] = []
     for trial in ranked:
@@ -51,84 +81,149 @@ def best_of(history: History, count: int = FINALISTS) -> list[Configuration]:
     return chosen[:count]
 
 
+@dataclass
+class _Standing:
+    """The race after some repetitions, finalists by their places in the field."""
+    leader: int
+    over_leader: dict[int, Comparison]  # of all that are left
+    over_default: dict[int, Comparison]
+
+    def undecided(self) -> list[Comparison]:
+        """What is still open."""
+        return [one for one in self.over_leader.values() if one.verdict == "undecided"]
+
+
 class Final:
-    """Measures finalists against the default and one another. The default is one of them, in a
-    process like theirs, and each repetition begins with another: which process is started first may
-    decide which memory it gets, and is nobody's merit."""
+    """The race. The default takes part to the end, in a process like the others': which process is
+    started first may decide which memory it gets, and is nobody's merit."""
 
     def __init__(self, evaluator: Evaluator, default: Configuration,
-                 finalists: Iterable[Configuration]):
+                 finalists: Iterable[Configuration], seed: int = 1):
         self._evaluator = evaluator
         self._field = [default, *finalists]
+        self._left = list(range(len(self._field)))
         self._times: list[list[list[float]]] = [[] for _ in self._field]  # repetition by repetition
-        self._failed: set[int] = set()
         self._workspace = [0] * len(self._field)
+        self._chance = random.Random(seed)
+        self._seconds = 0.0  # of all repetitions
+        self.on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None
 
-    def measure(self, repetitions: int = REPETITIONS, rounds: int = ROUNDS,
-                on_repetition: Callable[[int], None] = lambda repetition: None) -> None:
-        """Some repetitions, all finalists in the rounds of each. Raises Refused when the default
-        fails."""
-        if len(self._field) == 1:
-            return
-        for repetition in range(repetitions):
-            on_repetition(repetition)
-            first = repetition % len(self._field)
-            order = [*range(first, len(self._field)), *range(first)]
-            found = self._evaluator.evaluate([self._field[index] for index in order],
-                                             [Step(rounds, NEVER)], best=NEVER, fresh=True)
-            for index, evaluation in zip(order, found):
-                self._add(index, evaluation)
+    def race(self, seconds: float = SECONDS,
+             on_repetition: Callable[[int, int], None] = lambda repetition, left: None) -> Verdict:
+        """Repetitions until everything is decided, or the time is over. Raises Refused when the
+        default fails."""
+        begin = time.monotonic()
+        for look in LOOKS if len(self._field) > 1 else ():
+            while (done := len(self._times[0])) < look:
+                if done >= LOOKS[0] and time.monotonic() - begin > seconds:
+                    return self._verdict(self._standing())
+                on_repetition(done, len(self._left))
+                self._repeat()
+                self._seconds = time.monotonic() - begin
+                self._halve()
+            standing = self._standing()
+            if not standing.undecided():
+                return self._verdict(standing)
+            self._left = [index for index in self._left
+                          if index == 0 or standing.over_leader[index].verdict != "slower"]
+        return self._verdict(self._standing())
+
+    def _halve(self) -> None:
+        """Lets the faster ones go on, by the medians over the default's."""
+        count = HALVED.get(len(self._times[0]), FINALISTS)
+        ranked = sorted(self._left[1:], key=lambda index: statistics.median(
+            log for one in self._rounds(index, 0) for log in one))
+        self._left = [0, *sorted(ranked[:count])]
+
+    def _repeat(self) -> None:
+        order = self._chance.sample(self._left, len(self._left))
+        found = self._evaluator.evaluate([self._field[index] for index in order],
+                                         [Step(self._enough_rounds(), NEVER)], best=NEVER,
+                                         fresh=True)
+        for index, evaluation in zip(order, found):
+            self._add(index, evaluation)
+            self.on_evaluation(evaluation)
+
+    def _enough_rounds(self) -> int:
+        logs = [log for index in self._left[1:] for one in self._rounds(index, 0)[:1]
+                for log in (value - statistics.median(one) for value in one)]
+        if not logs:
+            return ROUNDS
+        spread = NORMAL_SPREAD * statistics.median(map(abs, logs))
+        # The variance of the median of n normal values is pi/2 of the mean's.
+        enough = math.pi / 2 * (spread / ROUNDS_ERROR) ** 2
+        return max(ROUNDS, min(MOST_ROUNDS, round(enough)))
 
     def _add(self, index: int, evaluation: Evaluation) -> None:
         if evaluation.outcome is not Outcome.CORRECT:
             if index == 0:
                 raise Refused(f"the default: {evaluation.outcome.value}: {evaluation.reason}")
-            self._failed.add(index)
+            self._left.remove(index)
             return
         self._workspace[index] = evaluation.workspace_bytes
         self._times[index].append(evaluation.ns)
 
-    def verdict(self) -> Verdict:
-        """Who is chosen: the default unless another is beyond doubt faster, else of those that are
-        not told apart the one with the least workspace."""
-        left = [index for index in range(len(self._field)) if index not in self._failed]
-        ratios = {index: found[0] for index, found in self._over(0, left).items()}
-        fastest = min(left, key=lambda index: ratios[index].value)
-        against = self._over(fastest, left)
-        ties = []
-        for index in sorted(left, key=lambda index: ratios[index].value):
-            tied = index != fastest and against[index][1] != "slower"
-            if index == fastest or tied:
-                ties.append(Finalist(self._field[index], ratios[index], self._workspace[index],
-                                     tied))
-        chosen = next((one for one in ties if one.configuration == self._field[0]), None)
-        if chosen is None:
-            chosen = min(ties, key=lambda one: one.workspace_bytes)
-        return Verdict(chosen.configuration, chosen.ratio, ties)
+    def _standing(self) -> _Standing:
+        sure = 1 - ERROR / (len(LOOKS) * max(1, len(self._left) - 1))
+        over_default = self._over(0, sure)
+        leader = min(self._left, key=lambda index: over_default[index].ratio.value)
+        over_leader = self._over(leader, 1 - DROP_ERROR)
+        if over_default[leader].verdict == "faster":
+            over_leader[0] = replace(over_leader[0], verdict="slower")
+        elif over_leader[0].verdict == "slower":  # but not beyond doubt
+            over_leader[0] = replace(over_default[leader], verdict="undecided")
+        return _Standing(leader, over_leader, over_default)
 
-    def _over(self, other: int, indices: Sequence[int]) -> dict[int, tuple[Ratio, str]]:
+    def _verdict(self, standing: _Standing) -> Verdict:
+        """Who is chosen: the default unless the fastest is beyond doubt faster; else, of those that
+        are shown to be equal to the fastest and faster than the default, the one with the least
+        workspace."""
+        def finalist(index: int) -> Finalist:
+            return Finalist(self._field[index], standing.over_default[index].ratio,
+                            self._workspace[index],
+                            standing.over_leader[index].verdict if index != standing.leader
+                            else "fastest")
+
+        ties = [finalist(index) for index in
+                sorted(self._left, key=lambda index: standing.over_default[index].ratio.value)
+                if standing.over_leader[index].verdict in ("equal", "undecided")]
+        surely = [finalist(index) for index in self._left
+                  if standing.over_default[index].verdict == "faster"
+                  and standing.over_leader[index].verdict == "equal"
+                  and standing.over_leader[index].ratio.value <= NEAR]
+        itself = finalist(0)
+        chosen = (itself if itself in ties or not surely
+                  else min(surely, key=lambda one: one.workspace_bytes))
+        more = max((one.repetitions - 1 for one in standing.undecided()), default=0)
+        return Verdict(chosen.configuration, chosen.ratio, ties,
+                       seconds_more=min(more * self._seconds, MOST_SECONDS))
+
+    def _over(self, other: int, level: float) -> dict[int, Comparison]:
         """Times over another's, of the rounds that both were in, and how they compare."""
-        others = [index for index in indices if index != other]
-        found = compare([self._rounds(index, other) for index in others]) if others else []
-        return {other: (Ratio(1, 1, 1), "equal"), **dict(zip(others, found))}
+        others = [index for index in self._left if index != other]
+        found = self._evaluator.compare([self._rounds(index, other) for index in others],
+                                        level) if others else []
+        return {other: ITSELF, **dict(zip(others, found))}
 
     def _rounds(self, one: int, other: int) -> Rounds:
         return [[math.log(a / b) for a, b in zip(mine, theirs)]
                 for mine, theirs in zip(self._times[one], self._times[other])]
 
 
-def neighbours_of(problem: dict[str, Any], sizes: Sequence[str]) -> list[str]:
-    """Shapes with all sizes one less, one more, half and twice; those that stay positive. The
-    program says which are valid problems."""
-    given = {name: problem["parameters"][name] for name in sizes}
-    shapes = []
+def neighbours_of(target: Target, space: Space, sizes: Sequence[str]) -> list[Target]:
+    """The target with all sizes one less, one more, half and twice, those that stay positive, as
+    far as the program finds them valid; and on a CPU with the other state of the caches."""
+    given = {name: space.problem["parameters"][name] for name in sizes}
+    target, found = replace(target, cache=space.cache), []
     for change in (lambda n: n - 1, lambda n: n + 1, lambda n: n // 2, lambda n: n * 2):
         # A size of one is a vector or a single batch: another kind of problem.
         changed = {name: change(value) if value > 1 else value for name, value in given.items()}
         if changed == given or min(changed.values(), default=0) < 1:
             continue
-        shapes.append(shape_of(problem, changed))
-    return shapes
+        found.append(replace(target, shape=shape_of(space.problem, changed)))
+    if not space.device:
+        found.append(replace(target, cache="warm" if space.cache == "cold" else "cold"))
+    return found
 
 
 def shape_of(problem: dict[str, Any], changed: dict[str, int]) -> str:
@@ -140,51 +235,73 @@ def shape_of(problem: dict[str, Any], changed: dict[str, int]) -> str:
     return f"{kernel}:" + ",".join(f"{name}={value}" for name, value in items.items())
 
 
-def try_neighbours(evaluator: Evaluator, target: Target, chosen: Configuration,
-                   shapes: Sequence[str],
-                   on_neighbour: Callable[[str], None] = lambda shape: None) -> list[Neighbour]:
-    """The chosen configuration at other sizes, verified and timed beside their own defaults. Shapes
-    that are no problems of the kernel are left out."""
+def try_neighbours(evaluator: Evaluator, space: Space, targets: Sequence[Target],
+                   chosen: Configuration,
+                   on_neighbour: Callable[[str], None] = lambda name: None) -> list[Neighbour]:
+    """The chosen configuration at other sizes and with other caches, verified and timed beside the
+    defaults there. Shapes that are no problems of the kernel are left out."""
     found = []
-    for shape in shapes:
-        on_neighbour(shape)
+    for target in targets:
+        cache = target.cache if target.cache != space.cache else ""
+        on_neighbour(f"{target.shape} {cache}")
         try:
-            space = evaluator.open(replace(target, shape=shape))
-            legal, = evaluator.check([chosen])
-            if legal.configuration is None:
-                found.append(Neighbour(shape, Outcome.REFUSED, legal.reason))
-                continue
-            if legal.configuration == space.default:
-                found.append(Neighbour(shape, Outcome.CORRECT, "its own default", Ratio(1, 1, 1)))
-                continue
-            result, = evaluator.evaluate([legal.configuration], [Step(7, NEVER)], NEVER)
-            found.append(Neighbour(shape, result.outcome, result.reason, result.ratio))
+            outcome, reason, ratio = _tried(evaluator, target, chosen)
         except Refused as error:
             if error.status == "FAILED":
                 continue
-            found.append(Neighbour(shape, Outcome.REFUSED, str(error)))
+            outcome, reason, ratio = Outcome.REFUSED, str(error), None
         except Lost as error:
-            found.append(Neighbour(shape, Outcome.CRASH, str(error)))
+            outcome, reason, ratio = Outcome.CRASH, str(error), None
+        found.append(Neighbour(target.shape, outcome, reason, ratio, cache))
     return found
+
+
+def _tried(evaluator: Evaluator, target: Target, chosen: Configuration
+           ) -> tuple[Outcome, str, Ratio | None]:
+    """What becomes of a configuration on a target. Raises Refused, Lost."""
+    space = evaluator.open(target)
+    legal, = evaluator.check([chosen])
+    if legal.configuration is None:
+        return Outcome.REFUSED, legal.reason, None
+    if legal.configuration == space.default:
+        return Outcome.CORRECT, "its own default", Ratio(1, 1, 1)
+    result, = evaluator.evaluate([legal.configuration], [Step(7, NEVER)], NEVER)
+    return result.outcome, result.reason, result.ratio
 
 
 def serves_neighbours(neighbours: Iterable[Neighbour]) -> bool:
     """Whether the choice may be used for sizes near its own. One that a neighbour refuses is not
-    used there anyway."""
-    return all(n.outcome is Outcome.REFUSED
+    used there anyway; the state of the caches is not a size."""
+    return all(n.cache or n.outcome is Outcome.REFUSED
                or (n.outcome is Outcome.CORRECT and (n.ratio is None or n.ratio.low <= SLOWER))
                for n in neighbours)
 
 
 def describe(verdict: Verdict, default: Configuration) -> str:
     """One line for people."""
-    names = len(verdict.tie_set)
-    if verdict.chosen == default:
-        return ("the default is the fastest" if names == 1
-                else f"the default, tied with {names - 1} other{'s' * (names > 2)}")
-    speed_up = Ratio(1 / verdict.ratio.value, 1 / verdict.ratio.high, 1 / verdict.ratio.low)
-    text = (f"{speed_up.value:.3f} times as fast as the default "
-            f"[{speed_up.low:.3f}, {speed_up.high:.3f}]")
-    if names > 1:
-        text += f", tied with {names - 1} other{'s' * (names > 2)}"
-    return f"{text}: {text_of(verdict.chosen)}"
+    others = len(verdict.tie_set) - 1
+    counted = f"{others} other{'s' * (others > 1)}"
+    if verdict.chosen == default and verdict.kind != "undecided":
+        return "the default is the fastest" if not others else f"the default, tied with {counted}"
+    best = verdict.tie_set[0]
+    if verdict.chosen == default and best.configuration != default:
+        text = (f"undecided; the default stays: {_speed_up(best.ratio)} might be "
+                f"{text_of(best.configuration)}")
+    elif verdict.chosen == default:
+        text = f"undecided; the default stays, not told apart from {counted}"
+    else:
+        text = f"{_speed_up(verdict.ratio)}"
+        if others:
+            text += (f", tied with {counted}" if verdict.kind == "tie" else
+                     f", not told apart from {counted}")
+        text += f": {text_of(verdict.chosen)}"
+    if verdict.kind == "undecided":
+        minutes = max(1, math.ceil(verdict.seconds_more / 60))
+        text += (f"; about {minutes} minute{'s' * (minutes > 1)} more would decide: "
+                 "--resume --final-time SECONDS")
+    return text
+
+
+def _speed_up(ratio: Ratio) -> str:
+    return (f"{1 / ratio.value:.3f} times as fast as the default "
+            f"[{1 / ratio.high:.3f}, {1 / ratio.low:.3f}]")

@@ -5,7 +5,6 @@ evaluation at most.
 """
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,10 +25,6 @@ from rooflane.tuning import (
 # Few rounds for what is certainly slow, more only for contenders; in multiples of the best ratio.
 HALVING = (Step(3, 1.10), Step(6, 1.03), Step(12, 1.01))
 COMPLETE = (Step(9, 2.0), Step(12, 1.05))  # where every configuration's samples are kept
-# A process may be lucky with its memory, or be disturbed: what looks as if it were within this of
-# the fastest is measured in so many, and the samples of all together say what it is worth.
-CONTENDER, LAUNCHES = 1.01, 3
-AGAIN = (Step(21, 2.0),)  # as many rounds as the first launch: it must not outvote the others
 
 
 @dataclass
@@ -43,8 +38,7 @@ class Limits:
 
 @dataclass
 class Search:
-    """A search on one space. `run` may be called again after an interruption: it goes on with the
-    trials that there are."""
+    """A search on one space, which goes on with the trials that there are."""
     space: Space
     evaluator: Evaluator
     strategy: Strategy
@@ -60,57 +54,38 @@ class Search:
     def __post_init__(self) -> None:
         self.history = History(self.space)
         self._begin = time.monotonic()
-        self._observed = 0
-
-    def execute(self) -> History:
-        """Searches until a limit is reached or the strategy knows nothing further."""
+        self.is_exhausted = False  # the strategy knows nothing further
         for trial in self.trials:
             self._observe(trial)
+
+    def execute(self, batch: int | None = None) -> History:
+        """Searches until a limit is reached or the strategy knows nothing further; with
+        `batch`, for so many trials at most."""
+        end = None if batch is None else len(self.history.trials) + batch
+
+        def ended() -> bool:
+            return self._ended() or (end is not None and len(self.history.trials) >= end)
+
         for seed in self.seeds:
             if self.history.tried(seed):
                 continue  # before
-            if self.history.trials and self._ended():
-                break
+            if self.history.trials and ended():
+                return self.history
             self._try(Proposal(seed), "seed", 0)
-        while not self._ended():
+        while not ended():
             begin = time.monotonic()
             try:
                 proposal = self.strategy.propose(self.history)
             except Exhausted:
+                self.is_exhausted = True
                 break
             self._try(proposal, self.strategy.name, time.monotonic() - begin)
         return self.history
 
-    def confirm(self) -> None:
-        """After a complete search: measures contenders again, in fresh processes, until every one
-        that may be the fastest was measured in more than one."""
-        ratios: dict[str, list[float]] = {}
-        launches: dict[str, int] = {}
-        configurations = {text_of(trial.configuration): trial.configuration
-                          for trial in self.history.trials}
-
-        def count(trial: Trial) -> None:
-            if trial.correct:
-                text = text_of(trial.configuration)
-                ratios.setdefault(text, []).extend(
-                    ns / beside for ns, beside in zip(trial.ns, trial.default_ns))
-                launches[text] = launches.get(text, 0) + 1
-
-        for trial in self.history.trials:
-            count(trial)
-        while ratios:
-            worth = {text: statistics.median(found) for text, found in ratios.items()}
-            limit = CONTENDER * min(worth.values())
-            left = [text for text in worth if worth[text] <= limit and launches[text] < LAUNCHES]
-            if not left:
-                return
-            text = min(left, key=lambda one: worth[one])
-            proposal = Proposal(configurations[text], note="measured again")
-            found, = self.evaluator.evaluate([proposal.configuration], AGAIN, fresh=True)
-            self._record(found, proposal, self.strategy.name, 0)
-            count(self.history.trials[-1])
-            if not self.history.trials[-1].correct:
-                del ratios[text]
+    def again(self, found: Evaluation) -> None:
+        """Keeps a further measurement of a configuration, in a fresh process."""
+        self._record(found, Proposal(found.configuration, note="measured again"),
+                     self.strategy.name, 0)
 
     def _ended(self) -> bool:
         limits, history = self.limits, self.history

@@ -18,6 +18,7 @@ from rooflane.source_search.sources import TEMPLATE
 from rooflane.source_search.strategy import SourceWriter
 from rooflane.tuner import final
 from rooflane.tuner.command import Done, Tuning, Wrong, line_of
+from rooflane.tuner.search import Search
 from rooflane.tuning import (
     Configuration,
     Finalist,
@@ -40,6 +41,7 @@ class SourceTuning(Tuning):
     """All targets of one call; `evaluator` serves the variant that is to be beaten."""
 
     evaluator: SourceEvaluator
+    shares = False  # the judge's time is not foreseen
 
     def __init__(self, given: argparse.Namespace, targets: list[Target], archive: Archive,
                  evaluator: Evaluator):
@@ -70,9 +72,10 @@ class SourceTuning(Tuning):
         """The template."""
         return [TEMPLATE]
 
-    def decide(self, space: Space, target: Target, history: History) -> Verdict:
+    def decide(self, space: Space, target: Target, search: Search, left: int) -> Verdict:
         """The best sources again: those that came near the fastest, and where all of them turn out
         wrong, the next ones."""
+        history = search.history
         self.progress.show(f"{space.shape}: the best sources on unseen shapes")
         ranked, found = final.best_of(history, len(history.trials)), list[Evaluation]()
         ratio = {text_of(trial.configuration): trial.ratio.value for trial in history.trials
