@@ -211,6 +211,15 @@ std::uint32_t wait_for_ring(Doorbell& bell, std::uint32_t last) {
   return rung;
 }
 
+// Work that takes twice as long for twice the steps, and touches no memory.
+void multiply(std::uint32_t steps) {
+  std::uint64_t value = steps;
+  for (std::uint32_t i = 0; i < steps; ++i) {
+    value *= 0x9e3779b97f4a7c15;
+    asm volatile("" : "+r"(value));
+  }
+}
+
 // Serves runs until the bell rings 0, which means: read the socket again.
 void serve_bell() {
   Doorbell& bell = *runner.bell;
@@ -218,7 +227,9 @@ void serve_bell() {
   while (true) {
     last = wait_for_ring(bell, last);
     if (last == 0) break;
-    if (bell.empty == 0) {
+    if (const std::uint32_t steps = bell.steps; steps > 0) {
+      multiply(steps);
+    } else {
       const std::uint32_t before = float_unit_state();
       bell.status = runner.plan != nullptr ? runner.variant->run(runner.plan) : -1;
       if (bell.status != 0) copy_text(bell.error, last_error());
@@ -328,7 +339,7 @@ int main(int argc, char** argv) {
     return 127;
   }
   while (receive()) {
-    if (runner.request.op == Op::load) load();
+    if (runner.request.op == Op::load && runner.request.path[0] != '\0') load();
     if (runner.request.op == Op::ask || runner.request.op == Op::plan) plan();
     if (runner.request.op == Op::bind) bind();
     if (send(runner_socket, &runner.answer, sizeof runner.answer, MSG_NOSIGNAL) < 0) break;

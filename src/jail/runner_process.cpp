@@ -149,8 +149,6 @@ void RunnerProcess::leave_cpus_to_kernel() {
   }
   has_spare_cpu_ = !spare.empty();
   use_cpus(spare);
-  // A third of a millisecond: longer than what lies between two calls of a series.
-  bell_->spins = has_spare_cpu_ ? 20000 : 0;
 }
 
 void RunnerProcess::check_memory() {
@@ -257,7 +255,7 @@ bool RunnerProcess::wait_for(std::uint32_t number, Clock::time_point deadline) {
   }
 }
 
-void RunnerProcess::ring(bool empty) {
+void RunnerProcess::ring(std::uint32_t steps, bool then_sleep) {
   if (!failed_.empty()) fail(failed_);
   if (rests_) wake();
   if (!at_bell_) {
@@ -266,7 +264,9 @@ void RunnerProcess::ring(bool empty) {
     if (ask(request, {}).good == 0) fail("crash: the kernel's process does not take calls");
     at_bell_ = true;
   }
-  bell_->empty = empty ? 1 : 0;
+  bell_->steps = steps;
+  // A third of a millisecond: longer than what lies between two calls of a series.
+  bell_->spins = has_spare_cpu_ && !then_sleep ? 20000 : 0;
   if (++rung_ == 0) rung_ = 1;
   bell_->rung.store(rung_, std::memory_order_seq_cst);
   if (bell_->runner_sleeps.load(std::memory_order_seq_cst) != 0) {
@@ -289,7 +289,7 @@ void RunnerProcess::leave_bell() {
 
 void RunnerProcess::run() {
   ++calls_;
-  ring(false);
+  ring(0);
   if (bell_->status != 0)
     fail(fmt::format("run failed in call {}: {}", calls_, text_of(bell_->error)));
   if (bell_->changed_state != 0) {
@@ -300,7 +300,7 @@ void RunnerProcess::run() {
 
 void RunnerProcess::wake() {
   if (std::exchange(rests_, false) && process_ > 0) continue_below(process_);
-  if (at_bell_ && failed_.empty()) ring(true);
+  if (at_bell_ && failed_.empty()) ring(1);
 }
 
 void RunnerProcess::rest() {
@@ -353,18 +353,33 @@ void RunnerProcess::look_for_leftovers(const std::string& at_load) {
                         touches ? ", and touches the operands" : "");
 }
 
+void RunnerProcess::sleep() {
+  if (at_bell_) ring(1, /*then_sleep=*/true);
+}
+
+// A call of nothing would be answered before the caller waits, and what both ends do at the same
+// time during a call of some length would be counted. A call of twice the steps takes as much more
+// as the steps take, so the rest of the shorter one is the call itself. The steps take about a
+// microsecond, or longer than it takes to fall asleep.
 double RunnerProcess::call_ns() {
-  constexpr int calls = 101;
+  constexpr int calls = 51;
+  const std::uint32_t steps = has_spare_cpu_ ? 1000 : 10000;
+  const auto time = [&](std::uint32_t of_steps) {
+    const auto start = Clock::now();
+    ring(of_steps);
+    return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+  };
+  ring(1);
   std::vector<double> times;
   for (int i = 0; i < calls; ++i) {
-    const auto start = Clock::now();
-    ring(true);
-    times.push_back(std::chrono::duration<double, std::nano>(Clock::now() - start).count());
+    const double once = time(steps);
+    times.push_back(2 * once - time(2 * steps));
   }
+  sleep();
   const double middle = median(times);
   for (double& time : times) time = std::abs(time - middle);
   spread_ = median(times);
-  return middle;
+  return std::max(middle, 0.0);
 }
 
 std::vector<std::string> RunnerProcess::mapped_files() const {

@@ -48,10 +48,13 @@ class RunnerProcess {
   // Between rest() and wake() none of its processes runs.
   void wake();
   void rest();
-  // What a call takes that calls nothing: the middle of many, and how far they lie from it in the
-  // middle.
+  // What a call takes beyond the work that it asks for: the middle of many, and how far they lie
+  // from it in the middle. For a runner that has loaded nothing: a kernel could answer for its own
+  // and be late. Afterwards the runner sleeps.
   double call_ns();
   double call_spread_ns() const { return spread_; }
+  // The runner sleeps until the next call instead of looking for it.
+  void sleep();
   std::vector<std::string> mapped_files() const;
   int bell_file() const { return bell_file_; }
   // Where something goes on although nothing is asked, the next call fails. `at_load`: this one
@@ -62,8 +65,9 @@ class RunnerProcess {
   void map_bell();
   // This thread keeps away from the CPUs that the kernel uses, where there are others.
   void leave_cpus_to_kernel();
-  // Rings and waits for the answer. False when it took too long or the process ended.
-  void ring(bool empty);
+  // Rings and waits for the answer: of the kernel, or of so many multiplications. The runner then
+  // looks for the next call for a while, where it has a CPU for that, or sleeps at once.
+  void ring(std::uint32_t steps, bool then_sleep = false);
   void leave_bell();
   // Whether there is a message that nobody asked for.
   bool has_spoken() const;

@@ -89,7 +89,7 @@ struct Doorbell {
   std::atomic<std::uint32_t> rung;
   std::atomic<std::uint32_t> runner_sleeps;  // it waits in the kernel (a futex on `rung`)
   std::uint32_t spins;                       // how often it looks before it sleeps
-  std::uint32_t empty;                       // calls nothing: what a call costs
+  std::uint32_t steps;  // 0: the kernel is called; else so many multiplications
   alignas(64) std::atomic<std::uint32_t> done;
   std::atomic<std::uint32_t> caller_sleeps;  // likewise, on `done`
   std::int32_t status;                       // what the kernel returned

@@ -130,8 +130,9 @@ class LocalWorker final : public Worker {
       OpenCase& open = opened();
       const Awake awake(*open.plan);
       warm_clock(open);
+      const double call_ns = open.c.timer == Timer::steady ? open.plan->call_ns() : 0;
       warm_up([&] { open.plan->run(); }, steady_clock_ns);
-      for (int i = 0; i < n; ++i) take_sample(open, runs, samples);
+      for (int i = 0; i < n; ++i) take_sample(open, runs, call_ns, samples);
       return samples;
     } catch (...) {
       throw_worker_error();
@@ -352,10 +353,10 @@ class LocalWorker final : public Worker {
     return calibration;
   }
 
-  void take_sample(OpenCase& open, std::int64_t runs, Samples& samples) {
+  // `call_ns`: what a run takes beyond the kernel (Plan::call_ns).
+  void take_sample(OpenCase& open, std::int64_t runs, double call_ns, Samples& samples) {
     if (open.c.cache == CacheMode::cold) make_cold(*open.plan);
     if (open.c.timer == Timer::steady) {
-      const double call_ns = open.plan->call_ns();
       const auto run = [&] { open.plan->run(); };
       const double ns =
           open.guard ? guarded_ns(open, run, runs) : time_runs(run, runs, steady_clock_ns);
