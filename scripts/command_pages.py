@@ -35,8 +35,8 @@ ENVIRONMENT = {
     "ROOFLANE_TUNED": "File of tuned schedules, or none; default: what tune keeps.",
     "ROOFLANE_ARCHIVE": "Where tune and archive keep what was tried: a file or the URL of a "
                         "database.",
-    "ROOFLANE_SHAPES": "File to which a program that uses the library appends each problem that it "
-                       "computes; --preset reads it.",
+    "ROOFLANE_SHAPES": "File to which a program that uses the library appends each problem that "
+                       "it computes; --preset reads it.",
     "ROOFLANE_JUDGE_ARCHIVE": "File in which judge keeps attempts; default: judge.jsonl in the "
                               "cache folder.",
     "ROOFLANE_PROGRAM_CACHE": "Folder of compiled OpenCL programs, for CPU devices too; default: in "
