@@ -108,8 +108,8 @@ def measured(program: Path, date: str, commit: str, rows: Iterable[dict[str, str
     refused = sum(map(is_refused, tuned))
     text = f"\nMeasured on {date} at commit {commit[:12]}."
     if refused:
-        text += (f" {refused} of {len(tuned)} schedules have tunables that this build lacks, so the "
-                 "figures are not those of this build.")
+        text += (f" {refused} of {len(tuned)} schedules have tunables that this build lacks, so "
+                 "the figures are not those of this build.")
     return f"{text}\n"
 
 
