@@ -35,12 +35,12 @@ ENVIRONMENT = {
     "ROOFLANE_TUNED": "File of tuned schedules, or none; default: what tune keeps.",
     "ROOFLANE_ARCHIVE": "Where tune and archive keep what was tried: a file or the URL of a "
                         "database.",
-    "ROOFLANE_SHAPES": "File to which a program that uses the library appends each problem that it "
-                       "computes; --preset reads it.",
+    "ROOFLANE_SHAPES": "File to which a program that uses the library appends each problem that "
+                       "it computes; --preset reads it.",
     "ROOFLANE_JUDGE_ARCHIVE": "File in which judge keeps attempts; default: judge.jsonl in the "
                               "cache folder.",
-    "ROOFLANE_PROGRAM_CACHE": "Folder of compiled OpenCL programs, for CPU devices too; default: in "
-                              "the cache folder, for other devices.",
+    "ROOFLANE_PROGRAM_CACHE": "Folder of compiled OpenCL programs, for CPU devices too; default: "
+                              "in the cache folder, for other devices.",
     "ROOFLANE_PEERS_PYTHON": "Python interpreter for --peers that has their packages already; "
                              "likewise ROOFLANE_TUNE_PYTHON, ROOFLANE_GENERATE_PYTHON, "
                              "ROOFLANE_ONNX_PYTHON and ROOFLANE_MCP_PYTHON.",

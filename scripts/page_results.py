@@ -1,12 +1,16 @@
 """Tables of README.md, from the rows and the pages of results/. Used by page_tables.py.
 
-A page of results/ is made from the rows beside it by the script that it names.
+A page of results/ is made from the rows beside it by the script that it names. Each table ends with
+its date and commit, and says if the program has lost tunables of the rows since then.
 """
 from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable
 from pathlib import Path
+
+from page_reference import asked
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 PEERS = {"blas": "OpenBLAS", "blas-mkl": "MKL", "blas-openblas": "OpenBLAS", "blis": "BLIS",
@@ -56,7 +60,7 @@ def page_of(*folder: str) -> str:
 
 
 def lines_of(page: str, first: str) -> list[dict[str, str]]:
-    """The lines of the page's table whose first heading is that."""
+    """The lines of the page's table with that first heading."""
     found = re.search(rf"(?m)^\| {re.escape(first)} \|.*(?:\n\|.*)+", page)
     if found is None:
         raise Missing(f"no table of '{first}'")
@@ -77,12 +81,43 @@ def speed(row: dict[str, str]) -> str:
     return f"{value:.1f}" if value < 10 else f"{value:.0f}"
 
 
-def answers(machine: str) -> str:
-    """GFLOP/s of the variants on typical problems, and when they were measured."""
+def rows_of(*paths: Path) -> list[dict[str, str]]:
+    """The rows of these files that have a speed."""
+    rows = []
+    for path in paths:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows += [row for row in csv.DictReader(file)
+                     if row["status"] in ("PASSED", "INACCURATE")]
+    return rows
+
+
+def measured(program: Path, date: str, commit: str, rows: Iterable[dict[str, str]]) -> str:
+    """When the rows were measured, and how many of their schedules the program would refuse."""
+    limits = {(kernel["name"], variant["name"]):
+              {each["name"]: (each["least"], each["most"]) for each in variant["tunables"]}
+              for kernel in asked(program, "list", "--json")["kernels"]
+              for variant in kernel["variants"] if variant.get("tunables")}
+
+    def is_refused(row: dict[str, str]) -> bool:
+        known = limits[row["kernel"], row["variant"]]
+        settings = (each.split("=") for each in row["tuning"].split(","))
+        return any(name not in known or not known[name][0] <= int(value) <= known[name][1]
+                   for name, value in settings)
+
+    tuned = [row for row in rows if row["tuning"] and (row["kernel"], row["variant"]) in limits]
+    refused = sum(map(is_refused, tuned))
+    text = f"\nMeasured on {date} at commit {commit[:12]}."
+    if refused:
+        text += (f" {refused} of {len(tuned)} schedules have tunables that this build lacks, so "
+                 "the figures are not those of this build.")
+    return f"{text}\n"
+
+
+def answers(program: Path, machine: str) -> str:
+    """GFLOP/s of the variants on typical problems."""
     page = page_of(machine)
     path, = (each for each in (RESULTS / machine).glob("*.csv") if each.name in page)
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["status"] in ("PASSED", "INACCURATE")]
+    rows, shown = rows_of(path), []
     lines = []
     for problem, label in PROBLEMS.items():
         kernel, shape = problem.split(":")
@@ -92,26 +127,26 @@ def answers(machine: str) -> str:
             raise Missing(f"no peers for {problem}")
         best = max(peers, key=lambda row: float(row["gflops"]))
         ours = row_of(those, variant="hwy")
+        shown.append(ours)
         share = " ".join([f"{float(ours['roof_pct']):.0f}",
                           f"[{float(ours['roof_pct_lo']):.0f}, {float(ours['roof_pct_hi']):.0f}]"])
         lines.append([label, speed(row_of(those, variant="scalar")),
                       f"{speed(best)} {PEERS[best['variant']]}",
                       speed(row_of(those, variant="opencl")), speed(ours), share, ours["bound"]])
-    date = row_of(rows, variant="hwy")
     return table(["problem", "`scalar`", "best peer", "`opencl`", "`hwy`", "`hwy`, % of the roof",
-                  "bound by"], lines) + (
-        f"\nMeasured on {date['test_time'][:10]} at commit {date['build_commit']}.\n")
+                  "bound by"], lines) + measured(
+        program, shown[0]["test_time"][:10], shown[0]["build_commit"], shown)
 
 
-def measured(page: str) -> str:
-    """The date and the commit that the page has."""
+def page_measured(program: Path, page: str, *paths: Path) -> str:
+    """The same for a page that has the date and the commit, made from the rows of these files."""
     found = re.search(r"(\d{4}-\d\d-\d\d).*?(?:build|commit) `?([0-9a-f]{7,})", page)
     if found is None:
         raise Missing("the page has no date and commit")
-    return f"\nMeasured on {found[1]} at commit {found[2]}.\n"
+    return measured(program, found[1], found[2], rows_of(*paths))
 
 
-def classes(machine: str) -> str:
+def classes(program: Path, machine: str) -> str:
     """How classes of low-precision problems compare with the best peer."""
     page = page_of(machine, "low-precision")
     known = {line["class"].split()[0]: line for line in lines_of(page, "class")}
@@ -122,11 +157,13 @@ def classes(machine: str) -> str:
         line = known[name]
         lines.append([label, line["ratio to the best peer [95 %]"],
                       f"{float(line['% of roof (least)'].split()[0]):.0f}"])
+    paths = sorted(path for path in (RESULTS / machine / "low-precision").glob("*.csv")
+                   if not path.name.endswith(".samples.csv"))
     return table(["class", "times as fast as the best peer [95 %]", "% of the roof"], lines) \
-        + measured(page)
+        + page_measured(program, page, *paths)
 
 
-def models(machine: str) -> str:
+def models(program: Path, machine: str) -> str:
     """Times of whole models, and how well the gains of swaps were predicted."""
     page = page_of(machine, "models")
     known = {(line["model"], line["phase"]): line for line in lines_of(page, "model")[::-1]
@@ -142,12 +179,13 @@ def models(machine: str) -> str:
     if swaps is None:
         raise Missing("the page does not count swaps")
     return table(["model, float32, 2 threads", "time", "% of the roof", "GEMM's share",
-                  "attention's"], lines) + measured(page) + (
+                  "attention's"], lines) \
+        + page_measured(program, page, RESULTS / machine / "models" / "rows.csv") + (
         f"For {swaps[1]} of {swaps[2]} swaps the measured gain was within 3 points of the "
         "prediction.\n")
 
 
-def language(machine: str) -> str:
+def language(program: Path, machine: str) -> str:
     """Tokens per second of a language model, beside other programs."""
     page = page_of(machine, "language-models")
     lines = [[line["format"], TESTS[line["test"]], line["rooflane, tokens/s"],
@@ -155,4 +193,4 @@ def language(machine: str) -> str:
              for line in lines_of(page, "format")
              if line["test"] in TESTS and (line["threads"], line["format"]) == ("2", "Q4_1")]
     return table(["SmolLM2-135M, weights", "2 threads", "tokens/s", "times llama.cpp",
-                  "times ONNX Runtime"], lines, text=2) + measured(page)
+                  "times ONNX Runtime"], lines, text=2) + page_measured(program, page)

@@ -3,8 +3,8 @@
 
 Between the lines `<!-- table: NAME ARGUMENT... -->` and `<!-- end -->` README.md and the pages of
 docs/ have the output of the function NAME below, made from results/ (README's: page_results.py) or
-from the program itself (page_reference.py). --check only prints the differences. `rooflane roofline --markdown` computes
-the gain of each step of a ladder.
+from the program itself (page_reference.py). --check only prints the differences. `rooflane roofline
+--markdown` computes the gain of each step of a ladder.
 
 Exit status: 0 good, 1 a page differs (--check), 2 wrong arguments or rows, 3 no program.
 """
@@ -164,24 +164,21 @@ def reference(program: Path, what: str, *name: str) -> str:
 
 TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "gained": gained,
                                          "slowdown": slowdown, "spread": spread,
-                                         "reference": reference}
-RESULTS: dict[str, Callable[[str], str]] = {
-    "answers": page_results.answers, "classes": page_results.classes,
-    "models": page_results.models, "language": page_results.language}
+                                         "reference": reference,
+                                         "answers": page_results.answers,
+                                         "classes": page_results.classes,
+                                         "models": page_results.models,
+                                         "language": page_results.language}
 
 
 def filled(program: Path, text: str) -> str:
     """The page with all tables as the rows have them."""
-    def fill(block: re.Match[str]) -> str:
+    def made(block: re.Match[str]) -> str:
         name, *arguments = shlex.split(block[2])
-        if name in RESULTS:
-            made = RESULTS[name](*arguments)
-        elif name in TABLES:
-            made = TABLES[name](program, *arguments)
-        else:
-            raise Wrong(f"table '{name}'; there are {', '.join([*TABLES, *RESULTS])}")
-        return f"{block[1]}\n{made}\n{block[3]}"
-    return BLOCK.sub(fill, text)
+        if name not in TABLES:
+            raise Wrong(f"table '{name}'; there are {', '.join(TABLES)}")
+        return f"{block[1]}\n{TABLES[name](program, *arguments)}\n{block[3]}"
+    return BLOCK.sub(made, text)
 
 
 def main() -> int:

@@ -139,6 +139,20 @@ class Tables(Folder):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(done.stdout, r"(?m)^-.*\.99x \[")
 
+    def test_schedules_that_this_build_would_refuse_are_counted(self) -> None:
+        machine = "amd-epyc-zen-4-avx3-2c"
+        self.copy_with(f"{machine}/models")
+        page = (ROOT / "README.md").read_text(encoding="utf-8")
+        table, = re.findall(rf"(?ms)^<!-- table: models {machine} -->$.*?^<!-- end -->$", page)
+        self.write("README.md", f"{table}\n")
+        rows = self.folder / f"results/{machine}/models/rows.csv"
+        text, count = re.subn(r"path=(\d),", r"gone=\1,", rows.read_text(encoding="utf-8"), count=3)
+        self.assertEqual(count, 3)
+        rows.write_text(text, encoding="utf-8")
+        done = self.check(self.folder)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^\+.* 3 of \d+ schedules have tunables that this build")
+
 
 if __name__ == "__main__":
     ROOFLANE, ROOT = (Path(path).resolve() for path in sys.argv[1:3])

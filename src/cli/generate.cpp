@@ -29,40 +29,49 @@ namespace {
 constexpr std::int64_t default_tokens = 128;
 
 void declare_generate(Arguments& arguments) {
-  arguments.positional("PROMPT", "the text to go on with");
+  arguments.positional("PROMPT", "the text to continue");
   arguments.option("--weights", "FILE.gguf", "a model of the architecture llama");
-  arguments.option("--weight-type", "T",
-                   "f32, bf16, s8c: convert when the file is read; default: file: as they are");
-  arguments.option("--math", "M",
-                   "of products by weights whose formats allow it: bf16, int8-dynamic; default: "
-                   "fp32");
-  arguments.option("--kv-type", "T", "of cached keys and values: f16, bf16, q8_0; default: f32");
-  arguments.flag("--no-fuse", "every step by itself, not joined with what follows it");
-  arguments.option("--tokens", "N", "at most so many; default: 128");
-  arguments.option("--temperature", "T",
-                   "0: always the likeliest token (default); 1: as it is likely");
+  arguments.option(
+      "--weight-type", "T",
+      "format of the matrices: f32, bf16 or s8c converts them when the file is read; default: "
+      "file, as they are");
+  arguments.option(
+      "--math", "M",
+      "arithmetic of products by weights, where their format allows it: bf16, int8-dynamic; "
+      "default: fp32");
+  arguments.option("--kv-type", "T",
+                   "format of cached keys and values: f16, bf16, q8_0; default: f32");
+  arguments.flag("--no-fuse", "do not fuse steps: each is a kernel of its own");
+  arguments.option("--tokens", "N", "the most tokens to write; default: 128");
+  arguments.option(
+      "--temperature", "T",
+      "0: always the likeliest token (default); 1: tokens drawn with the model's probabilities");
   arguments.option(
       "--top-p", "P",
       "draw among the likeliest tokens that together have this probability; default: 1");
-  arguments.option("--seed", "N", "of what is drawn; default: 1");
+  arguments.option("--seed", "N", "seed of drawn tokens; default: 1");
   arguments.repeatable("--stop", "TEXT", "end before this text; with --ids at this id");
-  arguments.flag("--ignore-end", "go on where the model ends its text");
+  arguments.flag("--ignore-end", "continue after the model's end of text");
   arguments.flag("--chat", "PROMPT is a message: put it into the file's chat template");
   arguments.option("--threads", "N", "default: all physical cores");
-  arguments.option("--draft", "ngram|FILE.gguf",
-                   "guess tokens from the text so far, or by a small model of the same vocabulary, "
-                   "and verify them together: the same text in less time");
+  arguments.option(
+      "--draft", "ngram|FILE.gguf",
+      "guess tokens from the text so far, or with a small model of the same vocabulary, "
+      "and verify them together: the same text in less time");
   arguments.option("--draft-rows", "8",
-                   "with --draft: always verify so many tokens together; default: none, 4 or 8, as "
-                   "it pays");
-  arguments.flag("--times",
-                 "tell at the end: tokens per second, share of the read bandwidth and of the peak, "
-                 "memory, drafts");
-  arguments.option("--json", "FILE", "what --times tells, as JSON");
-  arguments.option("--ids", "I,J,...", "instead of PROMPT: token ids; prints ids, one a line");
-  arguments.flag("--score", "with --ids: no further tokens, but how well these are foreseen");
-  arguments.option("--logits", "FILE.npy", "keep the logits by which each token was chosen");
-  arguments.flag("--metadata", "print what the file says of itself as JSON, and nothing else");
+                   "with --draft: always verify so many tokens together; default: none, 4 or 8, "
+                   "whichever is predicted to be fastest");
+  arguments.flag(
+      "--times",
+      "print at the end: tokens per second, shares of the read bandwidth and of the peak, "
+      "memory, drafts");
+  arguments.option("--json", "FILE", "the output of --times as JSON");
+  arguments.option("--ids", "I,J,...", "token ids in place of PROMPT; prints ids, one a line");
+  arguments.flag("--score",
+                 "with --ids: write nothing, but report how well the model predicts these tokens");
+  arguments.option("--logits", "FILE.npy", "write the logits from which each token was chosen");
+  arguments.flag("--metadata",
+                 "print the file's keys, vocabulary and tensors as JSON, and nothing else");
   arguments.flag("--measure", "answer requests on standard input with times: docs/generate.md");
   arguments.examples(
       {"rooflane generate --weights SmolLM2-135M-Instruct.Q4_1.gguf --chat 'Why is the "
