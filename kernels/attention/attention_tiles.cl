@@ -331,6 +331,23 @@ INLINED void put_row(__global float* to, const float* sum, float factor, int tx,
   if (ON % 2 == 1 && (ON - 1) * TC + tx < D) to[(ON - 1) * TC + tx] = sum[ON - 1] * factor;
 }
 
+// This item's rows of o, or of the parts of this share, which begin at row split_row0.
+INLINED void put_rows(__global float* o, __global float* state, float (*sum)[ON], const float* high,
+                      const float* total, const Place at, long split_row0, bool is_part, int tx,
+                      int ty, int group, int q_len, int causal, int window) {
+  EACH(i, TM) {
+    const int r = at.row0 + ROW(ty, i);
+    if (r >= at.rows) continue;
+    const int seen_to = visible_keys(r, group, q_len, at.held, causal);
+    put_row(o + (is_part ? (split_row0 + r) * D : row_start(r, group, q_len, at.head0)), sum[i],
+            is_part ? 1.0f : seen_to == 0 ? 0.0f : 1.0f / total[i], tx, is_part);
+    if (is_part && tx == 0)
+      put_state(state, split_row0 + r,
+                seen_to <= at.first_key || first_visible(seen_to, window) >= at.end_key, high[i],
+                total[i]);
+  }
+}
+
 // One group per (batch, kv head, split of the keys, block of rows). With one split o is the result.
 // With more, o takes the unnormalised rows [batch·kv_heads, splits, rows, D] and `state` what
 // attention_merge.cl says; it follows.
@@ -447,16 +464,6 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
   copies_wait(0);
 
   EACH(i, TM) total[i] = near_add(total[i], scratch, TC, PAIR);
-  const long split_row0 = ((long)head * splits + split) * at.rows;
-  EACH(i, TM) {
-    const int r = at.row0 + ROW(ty, i);
-    if (r >= at.rows) continue;
-    const int seen_to = visible_keys(r, group, q_len, at.held, causal);
-    put_row(o + (splits > 1 ? (split_row0 + r) * D : row_start(r, group, q_len, at.head0)), sum[i],
-            splits > 1 ? 1.0f : seen_to == 0 ? 0.0f : 1.0f / total[i], tx, splits > 1);
-    if (splits > 1 && tx == 0)
-      put_state(state, split_row0 + r,
-                seen_to <= at.first_key || first_visible(seen_to, window) >= at.end_key, high[i],
-                total[i]);
-  }
+  put_rows(o, state, sum, high, total, at, ((long)head * splits + split) * at.rows, splits > 1, tx,
+           ty, group, q_len, causal, window);
 }

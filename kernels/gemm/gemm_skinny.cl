@@ -52,7 +52,11 @@ typedef uchar w_element;
 // row's end or the last row. w: where the share of k begins in row 0.
 void copy_chunk_of(__local uint* to, __global const uchar* w, int col, int chunk, int many,
                    int row_bytes, int bytes_left) {
-  for (int at = get_local_id(0) % 32; at < STAGE_WORDS / 4; at += 32) {
+  // As many rounds for every item: `for (at = lane; at < N; at += 32)` loses its last round on PoCL 3 and 6
+  // where only some lanes have one (their work-item loops; without a barrier in the loop).
+  for (int first = 0; first < STAGE_WORDS / 4; first += 32) {
+    const int at = first + (int)get_local_id(0) % 32;
+    if (at >= STAGE_WORDS / 4) continue;
     const int r = at / (CHUNK_WORDS / 4);
     const int byte = chunk * (CHUNK_WORDS * 4) + at % (CHUNK_WORDS / 4) * 16;
     const bool is_inside = col + r % OWN < many && byte < bytes_left;
@@ -187,6 +191,77 @@ float sum_of_lanes(const float* values, __local float* scratch) {
 #define PARTS_OF(block, split) \
   (parts + (((batch * blocks) + (block)) * splits + (split)) * (FEW * BLOCK_ROWS))
 
+// The results of a block from its items' sums, or with SPLIT its share of them into `own`.
+#define PLACE int block, __global const float *w_scale, int many, int few, int k, int c_few, int c_many
+#if COLUMNS
+__attribute__((always_inline)) void put_block(float (*sum)[FEW], __global float* own,
+                                              __local float* scratch, PLACE OUTPUT_ARGS) {
+  const int lid = get_local_id(0);
+  const int lane = lid % 32;
+  const int warp = lid / 32;
+  // Warps' sums of four rows of x at a time.
+#pragma unroll
+  for (int first = 0; first < FEW; first += 4) {
+    barrier(CLK_LOCAL_MEM_FENCE);
+    EACH(t, 4) if (first + t < FEW)
+      EACH(c, VW) scratch[((warp * 4 + t) * 32 + lane) * VW + c] = sum[c][first + t];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int at = lid; at < 4 * BLOCK; at += ITEMS) {
+      const int i = first + at / BLOCK;
+      const int j = block * BLOCK + at % BLOCK;
+      if (i < few && j < many) {
+        float total = 0.0f;
+        for (int s = 0; s < WARPS; ++s) total += scratch[s * 4 * BLOCK + at];
+        if (SPLIT)
+          own[i * BLOCK + at % BLOCK] = total;
+        else
+          PUT(i, j, total, 0.0f)
+      }
+    }
+  }
+}
+#else
+__attribute__((always_inline)) void put_block(float (*sum)[FEW], __global float* own,
+                                              __local float* scratch, PLACE OUTPUT_ARGS) {
+  const int lane = get_local_id(0) % 32;
+  const int warp = get_local_id(0) / 32;
+  UNROLL_LANES
+  for (int first = 0; first < RESULTS; first += AT_A_TIME) {
+    float values[AT_A_TIME];
+    EACH(t, AT_A_TIME)
+      values[t] = first + t < RESULTS
+                      ? sum[ROW_OF_RESULT((first + t) % RESULTS)][FEW_OF_RESULT(first + t)] : 0.0f;
+    const float total = sum_of_lanes(values, scratch);
+    const float total_of_up = GATE ? lane_xor(total, 1, scratch) : 0.0f;
+    const int t = first + lane;
+    const int i = FEW_OF_RESULT(t);
+    const int r = ROW_OF_RESULT(t);
+    const int j = (block * WARPS + warp) * OWN + r % OWN;
+    if (lane < AT_A_TIME && t < RESULTS && i < few && j < many) {
+      if (SPLIT)
+        own[i * BLOCK_ROWS + warp * R + r] = total;
+      else if (r < OWN)
+        PUT(i, j, total, total_of_up)
+    }
+  }
+}
+#endif
+
+// The results of a block from its parts, one after the other.
+void add_parts(__global const float* parts, int splits, PLACE OUTPUT_ARGS) {
+  for (int at = get_local_id(0); at < FEW * BLOCK; at += ITEMS) {
+    const int i = at / BLOCK;
+    const int j = block * BLOCK + at % BLOCK;
+    if (i >= few || j >= many) continue;
+    const int place = i * BLOCK_ROWS + at % BLOCK / OWN * R + at % OWN;
+    float total[2] = {0.0f, 0.0f};
+    for (int s = 0; s < splits; ++s)
+      EACH(up, 1 + GATE)
+        total[up] += load_shared1(parts + (long)s * (FEW * BLOCK_ROWS) + place + up * OWN);
+    PUT(i, j, total[0], total[1])
+  }
+}
+
 // A_IS_W: w is a, so that its rows are c's. c_few, c_many: distance in c of neighbours along x's rows
 // and along w's. X_DEEP: x's rows run along k, and XW divides k. VW divides the length of w's rows.
 // Groups of a share of k: `groups`, each of every groups-th of `blocks` blocks; as many as blocks
@@ -277,49 +352,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
     float sum[R][FEW];
     multiply_block(sum, from, x, x_tiles, k_begin, k_end, many, few, k);
 #endif
-    __global float* own = PARTS_OF(block, split);
-#if COLUMNS
-    // Warps' sums of four rows of x at a time.
-#pragma unroll
-    for (int first = 0; first < FEW; first += 4) {
-      barrier(CLK_LOCAL_MEM_FENCE);
-      EACH(t, 4) if (first + t < FEW)
-        EACH(c, VW) scratch[((warp * 4 + t) * 32 + lane) * VW + c] = sum[c][first + t];
-      barrier(CLK_LOCAL_MEM_FENCE);
-      for (int at = lid; at < 4 * BLOCK; at += ITEMS) {
-        const int i = first + at / BLOCK;
-        const int j = block * BLOCK + at % BLOCK;
-        if (i < few && j < many) {
-          float total = 0.0f;
-          for (int s = 0; s < WARPS; ++s) total += scratch[s * 4 * BLOCK + at];
-          if (SPLIT)
-            own[i * BLOCK + at % BLOCK] = total;
-          else
-            PUT(i, j, total, 0.0f)
-        }
-      }
-    }
-#else
-    UNROLL_LANES
-    for (int first = 0; first < RESULTS; first += AT_A_TIME) {
-      float values[AT_A_TIME];
-      EACH(t, AT_A_TIME)
-        values[t] = first + t < RESULTS
-                        ? sum[ROW_OF_RESULT((first + t) % RESULTS)][FEW_OF_RESULT(first + t)] : 0.0f;
-      const float total = sum_of_lanes(values, scratch);
-      const float total_of_up = GATE ? lane_xor(total, 1, scratch) : 0.0f;
-      const int t = first + lane;
-      const int i = FEW_OF_RESULT(t);
-      const int r = ROW_OF_RESULT(t);
-      const int j = (block * WARPS + warp) * OWN + r % OWN;
-      if (lane < AT_A_TIME && t < RESULTS && i < few && j < many) {
-        if (SPLIT)
-          own[i * BLOCK_ROWS + warp * R + r] = total;
-        else if (r < OWN)
-          PUT(i, j, total, total_of_up)
-      }
-    }
-#endif
+    put_block(sum, PARTS_OF(block, split), scratch, block, w_scale, many, few, k, c_few,
+              c_many, OUTPUT);
   }
 #endif  // SPLIT != 2
 #if SPLIT == 3
@@ -327,15 +361,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
 #endif
 #if SPLIT >= 2
   for (int block = group; block < blocks; block += groups)
-    for (int at = lid; at < FEW * BLOCK; at += ITEMS) {
-      const int i = at / BLOCK;
-      const int j = block * BLOCK + at % BLOCK;
-      if (i >= few || j >= many) continue;
-      const int place = i * BLOCK_ROWS + at % BLOCK / OWN * R + at % OWN;
-      float total[2] = {0.0f, 0.0f};
-      for (int s = 0; s < splits; ++s)
-        EACH(up, 1 + GATE) total[up] += load_shared1(PARTS_OF(block, s) + place + up * OWN);
-      PUT(i, j, total[0], total[1])
-    }
+    add_parts(PARTS_OF(block, 0), splits, block, w_scale, many, few, k, c_few, c_many, OUTPUT);
 #endif
 }
