@@ -98,9 +98,10 @@ void put_one(number sum, long at, int col OUTPUT_ARGS) {
   c[at] = stored_of(one_result(sum, at, col, OUTPUT));
 }
 
-// Four neighbours as they are stored. C_VECTORS=1: rows of c are a multiple of four long.
+// Four neighbours, the first `count` of them. C_VECTORS=1: rows of c are a multiple of four long.
+void put_four(number4 sum, long at, int col, int count OUTPUT_ARGS) {
 #if C_VECTORS
-stored4 four_results(number4 sum, long at, int col OUTPUT_ARGS) {
+  if (count <= 0) return;
 #if !INTEGERS
   sum *= alpha;
   if (beta != 0.0f) sum += beta * number4_of(*(__global const stored4*)(c0 + at));
@@ -109,14 +110,7 @@ stored4 four_results(number4 sum, long at, int col OUTPUT_ARGS) {
                  HAS_ADD ? number4_of(*(__global const stored4*)(residual + at)) : (float4)(0.0f));
 #endif
 #endif
-  return stored4_of(sum);
-}
-#endif
-
-// Four neighbours, the first `count` of them.
-void put_four(number4 sum, long at, int col, int count OUTPUT_ARGS) {
-#if C_VECTORS
-  if (count > 0) *(__global stored4*)(c + at) = four_results(sum, at, col, OUTPUT);
+  *(__global stored4*)(c + at) = stored4_of(sum);
 #else
   if (count > 0) put_one(sum.x, at, col, OUTPUT);
   if (count > 1) put_one(sum.y, at + 1, col + 1, OUTPUT);
