@@ -128,8 +128,18 @@ void put_one(number sum, long at, int col OUTPUT_ARGS) {
   c[at] = stored_of(one_result(sum, at, col, OUTPUT));
 }
 
-// V neighbours as they are stored; `col` is a multiple of V.
-storedv vector_results(numberv sum, long at, int col OUTPUT_ARGS) {
+// V neighbours, the first `count` of them; `col` is a multiple of V.
+void put_vector(numberv sum, long at, int col, int count OUTPUT_ARGS) {
+  if (count < V) {
+#if !C_VECTORS
+    number one[V];
+    VSTORE(sum, one);
+#pragma unroll
+    for (int i = 0; i < V; ++i)
+      if (i < count) put_one(one[i], at + i, col + i, OUTPUT);
+#endif
+    return;
+  }
 #if !INTEGERS
   sum *= alpha;
   if (beta != 0.0f) sum += beta * numberv_of(C_LOAD(c0 + at));
@@ -138,22 +148,7 @@ storedv vector_results(numberv sum, long at, int col OUTPUT_ARGS) {
                  HAS_ADD ? numberv_of(C_LOAD(residual + at)) : (floatv)(0.0f));
 #endif
 #endif
-  return storedv_of(sum);
-}
-
-// The first `count` of V neighbours.
-void put_vector(numberv sum, long at, int col, int count OUTPUT_ARGS) {
-  if (count >= V) {
-    C_STORE(vector_results(sum, at, col, OUTPUT), c + at);
-    return;
-  }
-#if !C_VECTORS
-  number one[V];
-  VSTORE(sum, one);
-#pragma unroll
-  for (int i = 0; i < V; ++i)
-    if (i < count) put_one(one[i], at + i, col + i, OUTPUT);
-#endif
+  C_STORE(storedv_of(sum), c + at);
 }
 #define put_four put_vector  // where V is 4
 

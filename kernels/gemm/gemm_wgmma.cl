@@ -29,7 +29,8 @@
 #define STAGE_BYTES ((BM + BN) * ROW)
 
 // A box of results, 64 rows of 32 columns, and how many of them a consumer has, and has room for.
-#define C_BYTES (C_TYPE == F16 || C_TYPE == BF16 ? 2 : 4)
+#define C_BYTES_2 (C_TYPE == F16 || C_TYPE == BF16)
+#define C_BYTES (C_BYTES_2 ? 2 : 4)
 #define BOX_COLS 32
 #define BOX_BYTES (64 * BOX_COLS * C_BYTES)
 #define ROW_BOXES (OWN_COLS / BOX_COLS)
@@ -38,7 +39,7 @@
 #define ROUND_BOXES (ALL_BOXES < MOST_BOXES ? ALL_BOXES : MOST_BOXES)
 #define RESULT_BYTES (STAGED ? CONSUMERS * ROUND_BOXES * BOX_BYTES : 0)
 // Rows of a box are swizzled within 64 or 128 bytes, so that items write without bank conflicts.
-#define BOX_PLACE(at) ((at) ^ ((at) >> 3 & (C_BYTES == 2 ? 0x30 : 0x70)))
+#define BOX_PLACE(at) ((at) ^ ((at) >> 3 & (C_BYTES_2 ? 0x30 : 0x70)))
 
 // A stage is filled by so many copies.
 #define A_PIECES (A_WIDE ? BM / 64 : 1)
@@ -201,10 +202,41 @@ IN_REGISTERS void store_items(number (*sum)[NT * 4], __global number* parts, Wor
 }
 
 #if STAGED
-// The same by boxes. `staging`: the consumer's; `first_row`: its first; `row` and `col`: the item's place in
-// a box.
-IN_REGISTERS void store_boxes(number (*sum)[NT * 4], __local uchar* staging, ulong map, Work work, int consumer,
-                 int row, int col, int is_odd, int m, int n OUTPUT_ARGS) {
+#if C_BYTES_2
+typedef ushort2 stored2;
+#elif INTEGERS
+typedef int2 stored2;
+#else
+typedef float2 stored2;
+#endif
+// What gemm_output.cl does with four neighbours, of two pairs in the columns col and col + 1: the upper
+// one is element `upper` of c, the lower one `lower`, as far as they exist.
+IN_REGISTERS storedv pairs_at(__global const stored* from, long upper, long lower, int has_upper,
+                              int has_lower) {
+  const stored2 none = 0;
+  return (storedv)(has_upper ? *(__global const stored2*)(from + upper) : none,
+                   has_lower ? *(__global const stored2*)(from + lower) : none);
+}
+IN_REGISTERS storedv pair_results(number4 sum, long upper, long lower, int col, int has_upper,
+                                  int has_lower OUTPUT_ARGS) {
+#if !INTEGERS
+  sum *= alpha;
+  if (beta != 0.0f) sum += beta * numberv_of(pairs_at(c0, upper, lower, has_upper, has_lower));
+#if CHAIN
+  const float2 own_bias =
+      HAS_BIAS && (has_upper || has_lower) ? *(__global const float2*)(bias + col) : (float2)(0.0f);
+  sum = epilogue(sum, (float4)(own_bias, own_bias),
+                 HAS_ADD ? numberv_of(pairs_at(residual, upper, lower, has_upper, has_lower))
+                         : (float4)(0.0f));
+#endif
+#endif
+  return storedv_of(sum);
+}
+
+// A consumer's sums by boxes, in which an item has a pair in each of the rows `row` and row + 8 per fragment.
+// `staging`: the consumer's; `col`: the item's in a fragment.
+IN_REGISTERS void store_boxes(number (*sum)[NT * 4], __local uchar* staging, ulong map, Work work,
+                              int consumer, int row, int col, int m, int n OUTPUT_ARGS) {
   const int is_first = get_local_id(0) % 128 == 0;
   const int first_row = work.row + consumer * MT * 64;
 #pragma unroll
@@ -216,19 +248,24 @@ IN_REGISTERS void store_boxes(number (*sum)[NT * 4], __local uchar* staging, ulo
     for (int box = from; box < min(from + ROUND_BOXES, ALL_BOXES); ++box) {
       const int i = box / ROW_BOXES;
       const int at = box % ROW_BOXES * BOX_COLS;
+      const int own_row = first_row + i * 64 + row;
+      __local uchar* to = staging + (box - from) * BOX_BYTES;
 #pragma unroll
-      for (int part = 0; part < 4; ++part) {  // fragments 0 and 2 or 1 and 3, upper or lower 8 rows
-        const int h = part / 2;
-        const int left = at / 8 + part % 2;
-        const int own_row = first_row + i * 64 + row + h * 8;
-        const int box_col = part % 2 * 8 + is_odd * 16 + col;
-        const int own_col = work.col + at + box_col;
-        const number4 v = results_of(sum[i], left, left + 2, h, is_odd);
-        storedv results = 0;
-        if (own_row < m && own_col < n)
-          results = vector_results(v, ((long)work.batch * m + own_row) * n + own_col, own_col, OUTPUT);
-        const int place = BOX_PLACE((row + h * 8) * BOX_COLS * C_BYTES + box_col * C_BYTES);
-        *(__local storedv*)(staging + (box - from) * BOX_BYTES + place) = results;
+      for (int j = 0; j < BOX_COLS / 8; ++j) {
+        const number* v = sum[i] + (at / 8 + j) * 4;
+        number4 four = (number4)(v[0], v[1], v[2], v[3]);
+#if GATE
+        const number* up = v + NT * 2;
+        four = gated(four, (number4)(up[0], up[1], up[2], up[3]));
+#endif
+        const int own_col = work.col + at + 8 * j + col;
+        const long upper = ((long)work.batch * m + own_row) * n + own_col;
+        const storedv results =
+            pair_results(four, upper, upper + 8 * (long)n, own_col, own_col < n && own_row < m,
+                         own_col < n && own_row + 8 < m, OUTPUT);
+        const int place = (row * BOX_COLS + 8 * j + col) * C_BYTES;
+        *(__local stored2*)(to + BOX_PLACE(place)) = results.lo;
+        *(__local stored2*)(to + BOX_PLACE(place + 8 * BOX_COLS * C_BYTES)) = results.hi;
       }
     }
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -273,7 +310,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
   const int consumer = lid / 128;
   const int is_odd = lane & 1;
   const int row = lid % 128 / 32 * 16 + lane / 4;
-  const int col = (lane & 2) * 2;
   uint stage = 0;
   uint parity = 0;
   for (int number_of = get_group_id(0); number_of < count; number_of += get_num_groups(0)) {
@@ -313,9 +349,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
 
 #if STAGED
     store_boxes(sum, tiles + STAGES * STAGE_BYTES + consumer * ROUND_BOXES * BOX_BYTES,
-                (ulong)(size_t)maps + 256, work, consumer, row, col, is_odd, m, n, OUTPUT);
+                (ulong)(size_t)maps + 256, work, consumer, row, lane % 4 * 2, m, n, OUTPUT);
 #else
-    store_items(sum, parts, work, work.row + consumer * MT * 64 + row, work.col + col, is_odd, m, n,
+    store_items(sum, parts, work, work.row + consumer * MT * 64 + row,
+                work.col + (lane & 2) * 2, is_odd, m, n,
                 batches, OUTPUT);
 #endif
   }

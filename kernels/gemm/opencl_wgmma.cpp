@@ -78,28 +78,29 @@ bool fits(const Tile& t, const Problem& problem, const DeviceInfo& info) {
          unit_parts_bytes(t.splits, g) <= most_parts_bytes;
 }
 
-// Waves of works, one group a unit. A wgmma of n columns takes n/2 clocks for 32 bytes of k, and
-// the narrower a tile, the more local memory is read for each product: shares of the rate of 128 ×
-// 256 read off an H100 at 8192³.
+// Waves of works, one group a unit. A wgmma of n columns takes n/2 clocks for 32 bytes of k, if its
+// operands arrive: a unit gets 95 bytes a nanosecond from the L2 cache, which a tile narrower than
+// 128 × 96 waits for (an H100 and an H200, as the other constants).
 double expected_ns(const Tile& t, const Problem& problem, const DeviceInfo& info) {
   const Gemm g(problem);
   const UnitLayouts layouts(g, problem.dtype("a_type"));
   const GpuModel gpu(info);
   const double clock_ghz = unit_sustained_clock * (info.clock_mhz > 0 ? info.clock_mhz * 1e-3 : 1);
-  constexpr double peak_share = 0.83;
-  const auto columns = static_cast<double>(t.bn());
-  const double share = t.mt == 2 ? std::min(0.95, columns / 128)
-                                 : std::min(1.0, 0.84 + columns / 1600) *
-                                       std::min(1.0, columns / 96) * (t.wm == 4 ? 0.8 : 1.0);
+  constexpr double peak_share = 0.93;
+  constexpr double l2_bytes_per_ns = 95;
+  const auto products = static_cast<double>(t.bm() / block_rows * t.bn() / 2 * 4);
+  const double step_ns =
+      std::max(products / (peak_share * clock_ghz),
+               static_cast<double>((t.bm() + t.bn()) * unit_row_bytes) / l2_bytes_per_ns);
   const auto steps =
       static_cast<double>(tiles(tiles(g.k * layouts.bytes, unit_row_bytes), t.splits));
-  const double products = static_cast<double>(t.bm() / block_rows) * columns / 2 * 4;
-  const double tile_ns = is_staged(t, problem) ? 1200 : 3500;  // the first copies, and storing
-  const double work_ns = steps * products / (peak_share * share * clock_ghz) + tile_ns;
+  // The first copies, and storing.
+  const double tile_ns = is_staged(t, problem) ? 1500 : 3000;
   const double waves = std::ceil(works_of(t, g) / gpu.units);
   const double split_ns =
       t.splits > 1 ? gpu.launch_ns + 2 * unit_parts_bytes(t.splits, g) / gpu.bytes_per_ns : 0;
-  return std::max(waves * work_ns, unit_bytes(g, layouts, problem) / (0.8 * gpu.bytes_per_ns)) +
+  return std::max(waves * (steps * step_ns + tile_ns),
+                  unit_bytes(g, layouts, problem) / (0.8 * gpu.bytes_per_ns)) +
          gpu.launch_ns + split_ns;
 }
 
