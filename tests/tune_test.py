@@ -33,15 +33,17 @@ from rooflane.evaluator import (  # noqa: E402
 from rooflane.league import spaces  # noqa: E402
 from rooflane.league.replay import ReplayedSpace, ratio_of  # noqa: E402
 from rooflane.spaces import values_of  # noqa: E402
-from rooflane.tuner import export, final, search, worth  # noqa: E402
+from rooflane.tuner import command, export, final, search, worth  # noqa: E402
 from rooflane.tuning import (  # noqa: E402
     Candidate,
     Cost,
     History,
+    Neighbour,
     Outcome,
     Ratio,
     Space,
     Trial,
+    Verdict,
     configuration_of,
     text_of,
 )
@@ -133,6 +135,18 @@ class Evaluations(unittest.TestCase):
         self.assertEqual(len(texts), len(set(texts)))
         more, = self.evaluator.check([{"threads": 2}])
         self.assertIn("threads=2 of 1", more.reason)
+
+    def test_packed_weights_of_few_rows_are_cold_unless_said_otherwise(self):
+        for shape, asked, cache in (("gemm:m=16,n=8,k=8,prepack=1", "", "cold"),
+                                    ("gemm:m=17,n=8,k=8,prepack=1", "", "warm"),
+                                    ("gemm:m=16,n=8,k=8", "", "warm"),
+                                    ("gemm:m=16,n=8,k=8,prepack=1", "warm", "warm"),
+                                    ("gemm:m=17,n=8,k=8", "cold", "cold")):
+            space = self.evaluator.open(Target(shape, "hwy", cache=asked))
+            self.assertEqual(space.cache, cache, (shape, asked))
+            self.assertEqual(space.title.endswith(" cold"), cache == "cold")
+        with self.assertRaisesRegex(Refused, "cache mode"):
+            self.evaluator.open(Target(SHAPE, "hwy", cache="tepid"))
 
     def test_the_program_ends_with_its_input(self):
         self.evaluator.open(FAKE)
@@ -339,6 +353,15 @@ class Finals(unittest.TestCase):
                           ("gemm:m=1,n=100,k=7,trans_b=1", "warm")])
 
 
+    def test_a_warm_winner_that_loses_cold_is_reported(self):
+        space = Space("gemm", "hwy", "gemm:m=64", "fp32", 1, "AVX3", "", (), {"x": 0}, (), None)
+        slower = Neighbour("gemm:m=64", Outcome.CORRECT, "", Ratio(1.2, 1.15, 1.25), "cold")
+        verdict = Verdict({"x": 1}, Ratio(0.9, 0.89, 0.91), neighbours=[slower])
+        self.assertTrue(final.serves_neighbours(verdict.neighbours))  # it is not another size
+        text = command.line_of(command.Done(space, History(space), verdict, 1), "a line")
+        self.assertIn("with cold caches it is slower than the default: 1.200 times its time", text)
+
+
 class Worth(unittest.TestCase):
     """Which search gets the next evaluations."""
 
@@ -425,6 +448,16 @@ class Tune(unittest.TestCase):
         self.assertEqual(str(kept), json.loads(greeting)["store"])
         self.assertEqual(json.loads(kept.read_text(encoding="utf-8"))["entries"][0]["tuning"],
                          told["tuning"])
+
+    def test_several_problems_share_their_evaluations(self):
+        done = self.tune(*self.fake("--shape", "softmax:rows=4,cols=9", "--strategy", "random",
+                                    "--budget", "9", "--no-store", "--json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told = json.loads(done.stdout)["tuned"]
+        self.assertEqual([one["shape"] for one in told], [SHAPE, "softmax:rows=4,cols=9"])
+        evaluations = [one["evaluations"] for one in told]
+        self.assertLessEqual(sum(evaluations), 18)
+        self.assertGreaterEqual(min(evaluations), 4)
 
     def test_the_model_alone_keeps_the_default(self):
         done = self.tune(*self.fake("--strategy", "default", "--budget", "1"))
@@ -514,7 +547,6 @@ class Export(unittest.TestCase):
         self.machine = {"key": "a cpu", "cpu": "a", "cores": 2}
 
     def keep(self, shape: str, chosen: dict[str, int]) -> list[dict]:
-        from rooflane.tuning import Verdict
         space = Space("gemm", "hwy", shape, "fp32", 2, "AVX3", "", (), {"x": 0}, (), None)
         export.keep(self.path, self.machine, space, Verdict(chosen, Ratio(0.9, 0.8, 1)), {})
         return json.loads(self.path.read_text(encoding="utf-8"))["entries"]
