@@ -305,17 +305,17 @@ class Finals(unittest.TestCase):
         whole.execute()
         return final.Final(machine, space.default, final.best_of(whole.history), seed).race(1e9)
 
-    def test_a_schedule_as_fast_as_the_default_is_hardly_ever_stored(self):
-        """400 races of eight schedules that are all as fast as the default: at most 1 % store."""
+    def test_a_schedule_as_fast_as_the_default_is_not_stored(self):
+        """Races of eight schedules that are all as fast as the default: none is stored."""
         truth = {f"x={x}": 1.0 for x in range(9)}
         finalists = [{"x": x} for x in range(1, 9)]
         stored = 0
-        for seed in range(400):
+        for seed in range(40):
             machine = PlantedMachine(self.program, truth, self.DEFAULT, (0.02, 0.10)[seed % 2],
                                      0.01, seed)
             found = final.Final(machine, self.DEFAULT, finalists, seed).race(1e9)
             stored += found.chosen != self.DEFAULT
-        self.assertLessEqual(stored, 4)
+        self.assertEqual(stored, 0)
 
     def test_the_program_compares_as_bench_does(self):
         far, near, open_ = self.program.compare(
