@@ -514,6 +514,13 @@ class Tune(unittest.TestCase):
         text = self.tune("--space", "--shape", "gemm:m=8,n=8,k=8", "--threads", "1").stdout
         self.assertIn("ns predicted", text)
 
+    def test_a_model_s_problems_are_those_that_have_tunables(self):
+        done = self.tune("--space", "--json", "--model", "block", "--threads", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([space["shape"].partition(":")[0]
+                          for space in json.loads(done.stdout)["spaces"]],
+                         ["gemm", "softmax", "layernorm"])
+
     def test_help_tells_examples_and_every_strategy(self):
         for words in (["--help"], ["-h"]):
             done = self.tune(*words)
@@ -524,12 +531,13 @@ class Tune(unittest.TestCase):
 
     def test_wrong_arguments_are_refused_with_2_and_impossible_ones_with_3(self):
         for status, reason, words in (
-                (2, "--shape or --preset", []),
+                (2, "--shape, --preset or --model", []),
                 (2, "nearest is 'softmax'", ["--shape", "sofmax:rows=1,cols=1"]),
                 (2, "no variant 'hwi'", ["--shape", SHAPE, "-v", "hwi"]),
                 (2, "--strategy", ["--shape", SHAPE, "--strategy", "tpee"]),
                 (2, "--budget", ["--shape", SHAPE, "--budget", "0"]),
                 (2, "--threads", ["--shape", SHAPE, "--threads", "none"]),
+                (2, "unknown model 'blok'", ["--model", "blok"]),
                 (3, "has no tunables", ["--shape", SHAPE, "-v", "scalar"]),
                 (3, "logical CPUs", ["--shape", SHAPE, "--threads", "9999"])):
             done = self.tune(*words)
