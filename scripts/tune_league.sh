@@ -4,10 +4,10 @@
 # Usage: scripts/tune_league.sh [--strategies NAME,...] [--repeats N] [--jobs N] [--only TEXT]
 #          [--rounds N] [--seed-points N] [--seed N] [--latency NAME=SECONDS]
 #          [--results FILE] [--markdown FILE] [--svg FILE] [--json FILE] [--spaces FILE]
-#        scripts/tune_league.sh list | add FILE... | pack FILE... | unpack FOLDER [--spaces FILE]
+#        scripts/tune_league.sh list | add FILE... | unpack FOLDER [--spaces FILE]
 set -euo pipefail
 case ${1:-} in
-  list | add | pack | unpack | run) ;;
+  list | add | unpack | run) ;;
   -h | --help) sed -n '2,7s/^# //p' "$0"; exit 0 ;;
   *) set -- run "$@" ;;
 esac

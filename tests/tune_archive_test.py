@@ -203,8 +203,9 @@ class OnBoth:
                       (space_of(), MACHINE, "local", SETTINGS),
                       (space_of(), MACHINE, "random", {**SETTINGS, "seed": 8})):
             self.assertIsNone(archive.unfinished(*other))
-        archive.finish_run(again, None, "interrupted")
-        self.assertEqual(archive.unfinished(*ask, SETTINGS), again)
+        for state in ("interrupted", "undecided"):
+            archive.finish_run(again, None, state)
+            self.assertEqual(archive.unfinished(*ask, SETTINGS), again)
         archive.resume_run(again)
         self.assertEqual(archive.runs()[-1].state, "running")
         archive.finish_run(again, None)

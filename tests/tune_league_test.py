@@ -499,7 +499,7 @@ class CommandTest(unittest.TestCase):
                              r"configurations 42, failing 14 %, default over optimum \d\.\d+, "
                              r"budget \(s\) [\d.]+, random draws in it \d+\n$")
             _, out, _ = self.call("unpack", folder / "all", "--spaces", packed)
-            status, _, _ = self.call("pack", *out.split(), "--spaces", folder / "t.json.xz")
+            status, _, _ = self.call("add", *out.split(), "--spaces", folder / "t.json.xz")
             self.assertEqual(status, 0)
             self.assertEqual(packed.read_bytes(), (folder / "t.json.xz").read_bytes())
 

@@ -132,12 +132,20 @@ class Evaluator:
     def store(self) -> Path:
         """Where bench, run and the library look for this machine's tuned schedules. Raises Lost,
         and OSError where there is no such place."""
-        if self._process is None:
-            self._start()
-        if not self._greeting["store"]:
+        if not self._greeted()["store"]:
             raise OSError("no store: neither XDG_CACHE_HOME nor HOME is set; --no-store does "
                           "without")
-        return Path(self._greeting["store"])
+        return Path(self._greeted()["store"])
+
+    @property
+    def cores(self) -> int:
+        """This machine's physical cores. Raises Lost."""
+        return self._greeted()["cores"]
+
+    def _greeted(self) -> dict[str, Any]:
+        if self._process is None:
+            self._start()
+        return self._greeting
 
     def open(self, target: Target) -> Space:
         """The space of a target. Its default is verified and timed from now on. Raises Refused,

@@ -1,8 +1,9 @@
 // `rooflane evaluate`: evaluates tunings for a search in another program, over JSON lines. The
 // search itself is `rooflane tune` (python/rooflane), or any other program.
 //
-// Protocol 1. The program greets with {"rooflane_evaluate":1,"version":"...","store":"FILE"}; FILE
-// has this machine's tuned schedules. It answers each request with one line, {"ok":true,...} or
+// Protocol 1. The program greets with {"rooflane_evaluate":1,"version":"...","store":"FILE",
+// "cores":2}; FILE has this machine's tuned schedules. It answers each request with one line,
+// {"ok":true,...} or
 // {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
 //   {"op":"open","shape":"gemm:m=8,n=8,k=8","variant":"hwy","math":"fp32","threads":2,"isa":"",
 //    "device":0,"timer":"steady","cache":"warm","seed":1}
@@ -366,7 +367,10 @@ int run_evaluate(const Arguments& arguments, Catalogue& catalogue, const CliSett
   const auto print = [](const ordered_json& message) {
     std::cout << message.dump(-1, ' ', false, json::error_handler_t::replace) << '\n' << std::flush;
   };
-  print({{"rooflane_evaluate", 1}, {"version", build_version}, {"store", tuned_store().string()}});
+  print({{"rooflane_evaluate", 1},
+         {"version", build_version},
+         {"store", tuned_store().string()},
+         {"cores", machine().physical_cores}});
   for (std::string line; std::getline(std::cin, line);) {
     if (!line.empty()) print(answer_to(evaluations, line));
   }

@@ -28,8 +28,6 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     verb("list", "lists the spaces of a packed file")
     add = verb("add", "adds files of `tune --export-space` to a packed file")
     add.add_argument("files", nargs="+", metavar="FILE", type=Path)
-    pack = verb("pack", "makes a new packed file of these files")
-    pack.add_argument("files", nargs="+", metavar="FILE", type=Path)
     unpack = verb("unpack", "writes each space of a packed file as readable JSON")
     unpack.add_argument("folder", metavar="FOLDER", type=Path)
     run = verb("run", "compares strategies by replay of the spaces")

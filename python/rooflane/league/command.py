@@ -64,12 +64,6 @@ def _add(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _pack(arguments: argparse.Namespace) -> int:
-    size = spaces.write(arguments.spaces, _of(arguments.files))
-    print(f"{arguments.spaces}: {len(spaces.read(arguments.spaces))} spaces, {size} bytes")
-    return 0
-
-
 def _unpack(arguments: argparse.Namespace) -> int:
     for file in spaces.unpack(arguments.spaces, arguments.folder):
         print(file)
@@ -125,4 +119,4 @@ def _run(arguments: argparse.Namespace) -> int:
     return 1 if any(result.failure for result in results) else 0
 
 
-RUN = {"list": _list, "add": _add, "pack": _pack, "unpack": _unpack, "run": _run}
+RUN = {"list": _list, "add": _add, "unpack": _unpack, "run": _run}

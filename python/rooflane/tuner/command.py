@@ -61,18 +61,13 @@ def run(*words: str) -> str:
         raise error(str(refused)) from None
 
 
-def ask(*words: str) -> dict[str, Any]:
-    """A document of the program. Raises Wrong, Unavailable."""
-    return json.loads(run(*words, "--json"))
-
-
-def targets_of(given: argparse.Namespace) -> list[Target]:
+def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
     """Problems times thread counts. Raises Wrong, Unavailable."""
     if not (given.shape or given.preset or given.model):
         raise Wrong("--shape, --preset or --model says what to tune")
     words = [word for option in ("shape", "preset") for value in getattr(given, option)
              for word in (f"--{option}", value)]
-    listed = ask("list", *words)
+    listed = json.loads(run("list", "--json", *words))
     kernels = {kernel["name"]: kernel for kernel in listed["kernels"]}
     if given.kernel and given.kernel not in kernels:
         raise Wrong(f"-k: unknown kernel '{given.kernel}'; valid: {', '.join(kernels)}")
@@ -105,7 +100,7 @@ def targets_of(given: argparse.Namespace) -> list[Target]:
             if several:
                 continue
             raise Unavailable(f"{kernel} {given.variant} has no tunables")
-        for threads in thread_counts(given, found):
+        for threads in thread_counts(given, found, evaluator):
             targets.append(Target(problem, given.variant, given.math, threads, given.isa,
                                   given.cl_device, given.seed, given.cache, weights[problem]))
     if not targets:
@@ -122,7 +117,8 @@ def calls_of_model(name: str) -> list[tuple[int, str]]:
     return [(int(calls), problem) for calls, problem in found]
 
 
-def thread_counts(given: argparse.Namespace, variant: dict[str, Any] | None) -> list[int]:
+def thread_counts(given: argparse.Namespace, variant: dict[str, Any] | None,
+                  evaluator: Evaluator) -> list[int]:
     """As asked for; else 1 and all cores, all cores alone for a device."""
     if given.threads:
         try:
@@ -135,9 +131,9 @@ def thread_counts(given: argparse.Namespace, variant: dict[str, Any] | None) -> 
             raise Unavailable(f"--threads {max(counts)}: this machine has "
                               f"{len(os.sched_getaffinity(0))} logical CPUs")
         return counts
-    cores = ask("doctor")["machine"]["physical_cores"]
     if variant and variant["threads"] == "one":
         return [1]
+    cores = evaluator.cores
     return sorted({1, cores}) if variant and variant["threads"] == "many" else [cores]
 
 
@@ -527,8 +523,8 @@ def main(words: list[str]) -> int:
         if given.cluster:
             from rooflane.tuner import cluster  # takes a second to import
             return cluster.run(given, options)
-        targets = targets_of(given)
         with Evaluator(options, given.timeout) as evaluator:
+            targets = targets_of(given, evaluator)
             if given.strategy == "source":
                 from rooflane.tuner import source  # needs the packages of language models
                 return ended(source.SourceTuning(given, targets, Archive(given.archive),

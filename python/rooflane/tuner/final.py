@@ -35,6 +35,7 @@ from rooflane.tuning import (
     Outcome,
     Ratio,
     Space,
+    Trial,
     Verdict,
     text_of,
 )
@@ -64,21 +65,22 @@ NEVER = 1e9  # a ratio that excludes nobody
 ITSELF = Comparison(Ratio(1, 1, 1), "equal", 1)
 
 
-def best_of(history: History, count: int = FINALISTS) -> list[Configuration]:
-    """The fastest correct configurations, the default left out; those that are certainly slower
-    than the fastest or the default, by what a process may change besides, take no part."""
-    if history.best is None:
-        return []
-    limit = PROCESS * min(1.0, history.best.ratio.high)
-    ranked = sorted((trial for trial in history.trials
-                     if trial.correct and trial.ratio.low <= limit
-                     and trial.configuration != history.space.default),
-                    key=lambda trial: trial.ratio.value)
-    chosen: list[Configuration] = []
-    for trial in ranked:
-        if trial.configuration not in chosen:
-            chosen.append(trial.configuration)
-    return chosen[:count]
+def ranked(history: History) -> list[Trial]:
+    """The correct trials, the fastest first, each configuration once and the default left out."""
+    chosen: dict[str, Trial] = {}
+    for trial in sorted((trial for trial in history.trials if trial.correct),
+                        key=lambda trial: trial.ratio.value):
+        if trial.configuration != history.space.default:
+            chosen.setdefault(text_of(trial.configuration), trial)
+    return list(chosen.values())
+
+
+def best_of(history: History) -> list[Configuration]:
+    """The finalists. Those that are certainly slower than the fastest or the default, by more than
+    a process changes, take no part."""
+    limit = PROCESS * min(1.0, history.best.ratio.high) if history.best else 0
+    return [trial.configuration for trial in ranked(history)
+            if trial.ratio.low <= limit][:FINALISTS]
 
 
 @dataclass

@@ -104,8 +104,8 @@ def describe(given: argparse.Namespace, options: tuple[str, ...]) -> Machine | s
     if "ROOFLANE_PROGRAM" not in os.environ:
         return "ROOFLANE_PROGRAM is not set there: start it by scripts/tune.py worker"
     try:
-        targets = targets_of(given)
-    except (Wrong, Unavailable, OSError) as error:
+        targets = targets_of(given, _holding(options, given.timeout).evaluator)
+    except (Wrong, Unavailable, Lost, OSError) as error:
         return str(error)
     reason = ""
     for target in targets:

@@ -29,7 +29,6 @@ from rooflane.tuning import (
     Strategy,
     Trial,
     Verdict,
-    text_of,
 )
 
 FINALISTS = 3
@@ -75,14 +74,12 @@ class SourceTuning(Tuning):
     def decide(self, space: Space, target: Target, search: Search, left: int) -> Verdict:
         """The best sources again: those that came near the fastest, and where all of them turn out
         wrong, the next ones."""
-        history = search.history
         self.progress.show(f"{space.shape}: the best sources on unseen shapes")
-        ranked, found = final.best_of(history, len(history.trials)), list[Evaluation]()
-        ratio = {text_of(trial.configuration): trial.ratio.value for trial in history.trials
-                 if trial.ratio}
+        ranked, found = final.ranked(search.history), list[Evaluation]()
         while ranked and not any(one.outcome is Outcome.CORRECT for one in found):
-            near = NEAR * ratio[text_of(ranked[0])]
-            some = [each for each in ranked[:FINALISTS] if ratio[text_of(each)] <= near]
+            near = NEAR * ranked[0].ratio.value
+            some = [trial.configuration for trial in ranked[:FINALISTS]
+                    if trial.ratio.value <= near]
             found += self.evaluator.evaluate(some, fresh=True)
             ranked = ranked[len(some):]
         verdict, self._best = verdict_of(space.default, found)
