@@ -1,5 +1,5 @@
-// What a plan of an untrusted backend (Backend::untrusted) is, too: it may have its kernel called by
-// another process (Plan::call_ns), and several runs, one right behind the other, take one call.
+// What a plan of an untrusted backend (Backend::untrusted) is, too: its kernel may be called by
+// another process (Plan::call_ns), for which several runs behind one another are one call.
 #pragma once
 
 #include <cstdint>
