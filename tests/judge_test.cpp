@@ -11,6 +11,8 @@
 
 #include "core/error.hpp"
 #include "core/temporary_folder.hpp"
+#include "io/measured_rows.hpp"
+#include "jail/jail.hpp"
 #include "jail/seccomp.hpp"
 #include "judge/attempts.hpp"
 #include "judge/hot_loop.hpp"
@@ -198,6 +200,19 @@ TEST_CASE("a reason names the cheat that it begins with") {
   CHECK(!judge::cheat_in("replayed"));
 }
 
+TEST_CASE("a setting that refuses user namespaces is named") {
+  const TemporaryFolder folder;
+  const auto refusing = [&] { return jail::who_refuses_namespaces(folder.path()); };
+  std::filesystem::create_directories(folder / "kernel");
+  CHECK(refusing() == "a container or a chroot may refuse");
+  std::ofstream(folder / "kernel/apparmor_restrict_unprivileged_userns") << "1\n";
+  CHECK(refusing().find("kernel.apparmor_restrict_unprivileged_userns=1") != std::string::npos);
+  std::ofstream(folder / "kernel/unprivileged_userns_clone") << "1\n";
+  std::filesystem::create_directories(folder / "user");
+  std::ofstream(folder / "user/max_user_namespaces") << "0\n";
+  CHECK(refusing().find("user.max_user_namespaces=0") != std::string::npos);
+}
+
 TEST_CASE("the filter of system calls ends by allowing, and refuses more to kernels") {
   const auto kernels = jail::system_call_filter(false), compilers = jail::system_call_filter(true);
   REQUIRE(!compilers.empty());
@@ -224,8 +239,11 @@ struct Guarded {
   // Why a series of such runs is refused; empty: it is not.
   std::string reason(RunCall run) {
     double now = 0;
+    const auto often = [&](std::int64_t runs) {
+      for (std::int64_t i = 0; i < runs; ++i) run();
+    };
     try {
-      guard.time(run, 64, [&] { return now += 1e5; });
+      guard.time(often, 64, [&] { return now += 1e5; });
     } catch (const WorkerError& error) {
       return error.what();
     }
@@ -246,6 +264,56 @@ TEST_CASE("a timed series of honest runs passes and leaves the inputs as they we
   for (int i = 0; i < 5; ++i) CHECK(guarded.reason([&] { guarded.compute(); }) == "");
   CHECK(guarded.operands.input_hash() == before);
 }
+
+namespace {
+
+// The time of a softmax whose runs take 1000 ns, by a planted clock: a call takes `call_ns` beyond
+// them and is thought to take `thought_ns`.
+double planted_ns(double call_ns, double thought_ns) {
+  Guarded guarded;
+  double now = 0;
+  const auto often = [&](std::int64_t runs) {
+    guarded.compute();
+    now += call_ns + 1000 * static_cast<double>(runs);
+  };
+  double ns = 0;
+  for (int i = 0; i < 3; ++i)
+    ns = guarded.guard.time(
+        often, 1000, [&] { return now; }, thought_ns);
+  return ns;
+}
+
+}  // namespace
+
+TEST_CASE("what a call takes is subtracted once a call, not once a run") {
+  CHECK(planted_ns(0, 0) == doctest::Approx(1000));
+  CHECK(planted_ns(600, 600) == doctest::Approx(1000));
+}
+
+TEST_CASE("on a machine where calls take less than they did when measured nobody wins by that") {
+  // Rounds of a kernel beside itself; load makes calls dear and cheap from slot to slot.
+  MeasuredRow judged, peer;
+  for (MeasuredRow* const measured : {&judged, &peer}) {
+    measured->row.status = "PASSED";
+    measured->row.p50_ns = 1000;
+  }
+  for (int launch = 1; launch <= 3; ++launch) {
+    for (int round = 0; round < 5; ++round) {
+      const double thought = 120 + 100 * ((launch + round) % 5);
+      Sample sample{};
+      sample.launch = launch;
+      sample.round = round;
+      sample.ns = planted_ns(thought - 60, thought);
+      judged.samples.push_back(sample);
+      sample.ns = 1000 + 2 * (round % 3 - 1);
+      peer.samples.push_back(sample);
+    }
+  }
+  const std::vector<Contender> field = {{{&judged}, 1000}, {{&peer}, 1000}};
+  CHECK(rank(field).state != Ranking::State::winner);
+}
+
+TEST_CASE("a time is never nothing") { CHECK(planted_ns(0, 1e9) > 0); }
 
 TEST_CASE("a result that is given again is told within the series") {
   Guarded guarded;

@@ -68,6 +68,7 @@ static const char* const dtypes[] = {"float32", "bfloat16", "float16", NULL};
     .bind = bind, .run = run, .destroy = destroy                                            \
   }
 static const rooflane_variant variants[] = {VARIANT("softmax"), VARIANT("gemm"),
-                                            VARIANT("layernorm"), VARIANT("attention")};
-static const rooflane_plugin plugin = {ROOFLANE_VARIANT_ABI, 4, variants, last_error};
+                                            VARIANT("layernorm"), VARIANT("attention"),
+                                            VARIANT("add")};
+static const rooflane_plugin plugin = {ROOFLANE_VARIANT_ABI, 5, variants, last_error};
 const rooflane_plugin* rooflane_describe(void) { return &plugin; }

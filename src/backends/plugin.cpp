@@ -13,6 +13,7 @@
 
 #include "backends/plugin_table.hpp"
 #include "core/error.hpp"
+#include "core/runs_often.hpp"
 
 namespace rooflane::plugin {
 
@@ -94,7 +95,7 @@ class TensorsInC {
   rooflane_tensors all_{};
 };
 
-class PluginPlan final : public Plan {
+class PluginPlan final : public Plan, public RunsOften {
  public:
   PluginPlan(const Loaded& loaded, const Problem& problem, const Tuning& tuning,
              const Environment& env, const Operands& constants)
@@ -113,6 +114,14 @@ class PluginPlan final : public Plan {
 
   void run() override {
     if (loaded_.table.run(plan_) != 0) throw loaded_.failure("run");
+  }
+
+  void run_often(std::int64_t runs) override {
+    if (loaded_.elsewhere == nullptr) {
+      for (std::int64_t i = 0; i < runs; ++i) run();
+    } else if (loaded_.elsewhere->run_often(plan_, runs) != 0) {
+      throw loaded_.failure("run");
+    }
   }
 
   void wake() override {

@@ -20,6 +20,8 @@ void load(Catalogue& catalogue, const std::string& name, const std::string& path
 // For a table with functions that let another process do the work: what its plan adds (Plan's
 // functions of these names, and facts).
 struct Elsewhere {
+  // Several runs behind one another: the other process is told once. What it returns is run's.
+  std::int32_t (*run_often)(void* plan, std::int64_t runs);
   // Names of the outputs, before bind.
   void (*will_write)(void* plan, const std::vector<std::string>& names);
   void (*wake)(void* plan);

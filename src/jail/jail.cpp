@@ -295,11 +295,26 @@ std::string defect(const std::string& folder) {
   std::ifstream file(settings.output_path);
   std::string line;
   std::getline(file, line);
-  return fmt::format(
-      "bubblewrap makes no jail here ({}). It needs user namespaces, which a container or the "
-      "settings user.max_user_namespaces, kernel.unprivileged_userns_clone and "
-      "kernel.apparmor_restrict_unprivileged_userns may refuse",
-      line.empty() ? fmt::format("status {}", outcome.status) : line);
+  return fmt::format("bubblewrap makes no jail here ({}). It needs user namespaces, which {}",
+                     line.empty() ? fmt::format("status {}", outcome.status) : line,
+                     who_refuses_namespaces("/proc/sys"));
+}
+
+std::string who_refuses_namespaces(const std::string& settings) {
+  constexpr struct {
+    const char *path, *refusing;
+  } known[] = {{"user/max_user_namespaces", "0"},
+               {"kernel/unprivileged_userns_clone", "0"},
+               {"kernel/apparmor_restrict_unprivileged_userns", "1"}};
+  for (const auto& setting : known) {
+    std::ifstream file(settings + "/" + setting.path);
+    std::string value;
+    if (!(file >> value) || value != setting.refusing) continue;
+    std::string name = setting.path;
+    std::replace(name.begin(), name.end(), '/', '.');
+    return fmt::format("the setting {}={} refuses (docs/judge.md says what to do)", name, value);
+  }
+  return "a container or a chroot may refuse";
 }
 
 }  // namespace rooflane::jail

@@ -59,6 +59,8 @@ pid_t start(const Settings& settings);
 // Why no jail can be made here, in words; empty when one can. Tries one, in a folder that holds the
 // runner.
 std::string defect(const std::string& folder);
+// What refuses user namespaces, behind "which"; the settings of a system lie in /proc/sys.
+std::string who_refuses_namespaces(const std::string& settings);
 
 // How a command in a jail ended.
 struct Outcome {

@@ -215,9 +215,10 @@ std::int32_t bind_plan(void* plan, const rooflane_tensors* tensors) {
              : 1;
 }
 
-std::int32_t run_plan(void* plan) {
-  return succeeds([&] { static_cast<JailedPlan*>(plan)->runner.run(); }) ? 0 : 1;
+std::int32_t run_plan_often(void* plan, std::int64_t runs) {
+  return succeeds([&] { static_cast<JailedPlan*>(plan)->runner.run(runs); }) ? 0 : 1;
 }
+std::int32_t run_plan(void* plan) { return run_plan_often(plan, 1); }
 
 void destroy_plan(void* plan) { delete static_cast<JailedPlan*>(plan); }
 
@@ -247,6 +248,7 @@ double call_ns_of(void* plan) {
 }
 
 constexpr plugin::Elsewhere elsewhere = {
+    .run_often = run_plan_often,
     .will_write =
         [](void* plan, const std::vector<std::string>& names) {
           static_cast<JailedPlan*>(plan)->written = names;

@@ -220,6 +220,18 @@ void multiply(std::uint32_t steps) {
   }
 }
 
+std::int32_t run_often(std::uint32_t runs) {
+  if (runner.plan == nullptr) return -1;
+  for (std::uint32_t i = 1; i <= runs; ++i) {
+    runner.bell->begun = i;
+    const std::int32_t status = runner.variant->run(runner.plan);
+    if (status == 0) continue;
+    copy_text(runner.bell->error, last_error());
+    return status;
+  }
+  return 0;
+}
+
 // Serves runs until the bell rings 0, which means: read the socket again.
 void serve_bell() {
   Doorbell& bell = *runner.bell;
@@ -227,12 +239,11 @@ void serve_bell() {
   while (true) {
     last = wait_for_ring(bell, last);
     if (last == 0) break;
-    if (const std::uint32_t steps = bell.steps; steps > 0) {
-      multiply(steps);
+    if (bell.runs == 0) {
+      multiply(bell.steps);
     } else {
       const std::uint32_t before = float_unit_state();
-      bell.status = runner.plan != nullptr ? runner.variant->run(runner.plan) : -1;
-      if (bell.status != 0) copy_text(bell.error, last_error());
+      bell.status = run_often(bell.runs);
       if (float_unit_state() != before) {
         bell.changed_state = 1;
         set_float_unit_state(before);

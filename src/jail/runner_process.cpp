@@ -183,7 +183,8 @@ void RunnerProcess::fail_dead() {
       WIFSIGNALED(end_status_) ? 128 + WTERMSIG(end_status_) : WEXITSTATUS(end_status_);
   const std::string how = status > 128 ? fmt::format("ended by {}", signal_name(status - 128))
                                        : fmt::format("exited with status {}", status);
-  fail(calls_ > 0 ? fmt::format("{}the kernel's process {} in call {}", crashed, how, calls_)
+  const std::int64_t number = run_number();
+  fail(number > 0 ? fmt::format("{}the kernel's process {} in call {}", crashed, how, number)
                   : fmt::format("{}the kernel's process {} before its first call", crashed, how));
 }
 
@@ -255,7 +256,7 @@ bool RunnerProcess::wait_for(std::uint32_t number, Clock::time_point deadline) {
   }
 }
 
-void RunnerProcess::ring(std::uint32_t steps, bool then_sleep) {
+void RunnerProcess::ring(Work work, bool then_sleep) {
   if (!failed_.empty()) fail(failed_);
   if (rests_) wake();
   if (!at_bell_) {
@@ -264,7 +265,8 @@ void RunnerProcess::ring(std::uint32_t steps, bool then_sleep) {
     if (ask(request, {}).good == 0) fail("crash: the kernel's process does not take calls");
     at_bell_ = true;
   }
-  bell_->steps = steps;
+  bell_->runs = work.runs;
+  bell_->steps = work.steps;
   // A third of a millisecond: longer than what lies between two calls of a series.
   bell_->spins = has_spare_cpu_ && !then_sleep ? 20000 : 0;
   if (++rung_ == 0) rung_ = 1;
@@ -275,7 +277,7 @@ void RunnerProcess::ring(std::uint32_t steps, bool then_sleep) {
   const auto deadline = deadline_from_now();
   if (wait_for(rung_, deadline)) return;
   if (process_ < 0) fail_dead();
-  fail(fmt::format("{}call {} took more than {:g} s", hung, calls_, plugin_.call_seconds));
+  fail(fmt::format("{}call {} took more than {:g} s", hung, run_number(), plugin_.call_seconds));
 }
 
 void RunnerProcess::leave_bell() {
@@ -287,11 +289,20 @@ void RunnerProcess::leave_bell() {
   wait_for(0, Clock::now() + std::chrono::seconds(2));
 }
 
-void RunnerProcess::run() {
-  ++calls_;
-  ring(0);
-  if (bell_->status != 0)
-    fail(fmt::format("run failed in call {}: {}", calls_, text_of(bell_->error)));
+std::int64_t RunnerProcess::run_number() const {
+  if (running_ == 0) return calls_;
+  return calls_ + std::clamp<std::int64_t>(bell_->begun, 1, running_);
+}
+
+void RunnerProcess::run(std::int64_t runs) {
+  bell_->begun = 0;
+  running_ = runs;
+  ring({.runs = static_cast<std::uint32_t>(runs)});
+  if (bell_->status != 0) {
+    fail(fmt::format("run failed in call {}: {}", run_number(), text_of(bell_->error)));
+  }
+  running_ = 0;
+  calls_ += runs;
   if (bell_->changed_state != 0) {
     fail(
         "low-precision: the kernel left another rounding mode behind, or denormals that are zeros");
@@ -300,7 +311,7 @@ void RunnerProcess::run() {
 
 void RunnerProcess::wake() {
   if (std::exchange(rests_, false) && process_ > 0) continue_below(process_);
-  if (at_bell_ && failed_.empty()) ring(1);
+  if (at_bell_ && failed_.empty()) ring({});
 }
 
 void RunnerProcess::rest() {
@@ -354,7 +365,7 @@ void RunnerProcess::look_for_leftovers(const std::string& at_load) {
 }
 
 void RunnerProcess::sleep() {
-  if (at_bell_) ring(1, /*then_sleep=*/true);
+  if (at_bell_) ring({}, /*then_sleep=*/true);
 }
 
 // A call of nothing would be answered before the caller waits, and what both ends do at the same
@@ -366,10 +377,10 @@ double RunnerProcess::call_ns() {
   const std::uint32_t steps = has_spare_cpu_ ? 1000 : 10000;
   const auto time = [&](std::uint32_t of_steps) {
     const auto start = Clock::now();
-    ring(of_steps);
+    ring({.steps = of_steps});
     return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
   };
-  ring(1);
+  ring({});
   std::vector<double> times;
   for (int i = 0; i < calls; ++i) {
     const double once = time(steps);

@@ -43,8 +43,8 @@ class RunnerProcess {
   // `hung`, or a cheat's name (judge/findings.hpp), where the process is to blame; it is ended
   // then.
   Answer ask(const Request& request, const std::vector<int>& descriptors);
-  // One call of the kernel.
-  void run();
+  // Runs of the kernel, one right behind the other; fewer than 2^32.
+  void run(std::int64_t runs = 1);
   // Between rest() and wake() none of its processes runs.
   void wake();
   void rest();
@@ -65,9 +65,15 @@ class RunnerProcess {
   void map_bell();
   // This thread keeps away from the CPUs that the kernel uses, where there are others.
   void leave_cpus_to_kernel();
-  // Rings and waits for the answer: of the kernel, or of so many multiplications. The runner then
-  // looks for the next call for a while, where it has a CPU for that, or sleeps at once.
-  void ring(std::uint32_t steps, bool then_sleep = false);
+  struct Work {
+    std::uint32_t runs = 0;   // of the kernel
+    std::uint32_t steps = 1;  // of 0 runs: multiplications
+  };
+  // Rings and waits for the answer. The runner then looks for the next call for a while, where it
+  // has a CPU for that, or sleeps at once.
+  void ring(Work work, bool then_sleep = false);
+  // Of the run that goes on, or did when the process ended; from 1.
+  std::int64_t run_number() const;
   void leave_bell();
   // Whether there is a message that nobody asked for.
   bool has_spoken() const;
@@ -96,7 +102,8 @@ class RunnerProcess {
   bool has_spare_cpu_ = false, at_bell_ = false, rests_ = false;
   std::int64_t rest_count_ = 0, next_look_ = 1;
   std::uint32_t rung_ = 0;
-  std::int64_t calls_ = 0;
+  std::int64_t calls_ = 0;    // runs that came back
+  std::int64_t running_ = 0;  // runs that were asked for and did not
   double spread_ = 0;
   std::string failed_;  // what ended it
 };

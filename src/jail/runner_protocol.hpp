@@ -89,12 +89,16 @@ struct Doorbell {
   std::atomic<std::uint32_t> rung;
   std::atomic<std::uint32_t> runner_sleeps;  // it waits in the kernel (a futex on `rung`)
   std::uint32_t spins;                       // how often it looks before it sleeps
-  std::uint32_t steps;  // 0: the kernel is called; else so many multiplications
+  std::uint32_t runs;                        // how often the kernel is called
+  std::uint32_t steps;                       // of 0 runs: so many multiplications
   alignas(64) std::atomic<std::uint32_t> done;
   std::atomic<std::uint32_t> caller_sleeps;  // likewise, on `done`
   std::int32_t status;                       // what the kernel returned
   std::uint32_t changed_state;               // the kernel left another rounding mode behind
   char error[text_bytes];                    // of a run that failed
+  // Run of the call that has begun last, from 1. The caller, who looks at the other words all the
+  // time, reads it when the process is gone.
+  alignas(64) std::uint32_t begun;
 };
 
 }  // namespace rooflane::jail

@@ -284,7 +284,7 @@ class Judge {
     options.variants = opponents();
     options.max_time = request_.budget_seconds / static_cast<double>(request_.problems.size());
     options.budget_seconds = request_.budget_seconds;
-    options.ceilings_seconds = 2;
+    options.ceilings_seconds = std::min(2.0, request_.budget_seconds);
     options.progress = [&](const Progress& progress) { tell("timing " + progress.doing); };
     Keeper keeper;
     run_bench(options, make_suite(options), {&keeper});

@@ -13,6 +13,7 @@
 
 #include "core/error.hpp"
 #include "core/machine.hpp"
+#include "core/runs_often.hpp"
 #include "core/tuned.hpp"
 #include "measure/cache_control.hpp"
 #include "measure/cheating.hpp"
@@ -274,9 +275,11 @@ class LocalWorker final : public Worker {
 
   // A timed sample whose runs are looked at. Which of the guard's checks finds a cheat first
   // depends on the moment, so experiments name it.
-  static double guarded_ns(OpenCase& open, RunCall run, std::int64_t runs) {
+  static double guarded_ns(OpenCase& open, std::int64_t runs, double call_ns) {
     try {
-      return open.guard->time(run, runs, steady_clock_ns);
+      auto& plan = dynamic_cast<RunsOften&>(*open.plan);
+      const auto run = [&](std::int64_t often) { plan.run_often(often); };
+      return open.guard->time(run, runs, steady_clock_ns, call_ns);
     } catch (const WorkerError& error) {
       const std::string reason = error.what();
       if (error.status() != Status::failed || reason.starts_with("low-precision: ")) throw;
@@ -358,9 +361,8 @@ class LocalWorker final : public Worker {
     if (open.c.cache == CacheMode::cold) make_cold(*open.plan);
     if (open.c.timer == Timer::steady) {
       const auto run = [&] { open.plan->run(); };
-      const double ns =
-          open.guard ? guarded_ns(open, run, runs) : time_runs(run, runs, steady_clock_ns);
-      samples.ns.push_back(std::max(ns - call_ns, 0.0));
+      samples.ns.push_back(open.guard ? guarded_ns(open, runs, call_ns)
+                                      : time_runs(run, runs, steady_clock_ns));
     } else {
       samples.ns.push_back(time_device_runs(*open.plan, runs));
     }

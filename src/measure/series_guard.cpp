@@ -217,8 +217,16 @@ void SeriesGuard::require_even_times() {
                                 first / 1e3, rest / 1e3));
 }
 
-double SeriesGuard::time(RunCall run, std::int64_t runs, Clock now) {
-  if (outputs_.empty()) return time_runs(run, runs, now);
+double SeriesGuard::time(FunctionRef<void(std::int64_t)> run, std::int64_t runs, Clock now,
+                         double call_ns) {
+  const auto timed_runs = [&](std::int64_t count) {
+    const double start = now();
+    run(count);
+    return now() - start - call_ns;
+  };
+  // Logarithms follow: no time is 0, however much is subtracted.
+  const auto mean = [&](double ns) { return std::max(ns, 1.0) / static_cast<double>(runs); };
+  if (outputs_.empty()) return mean(timed_runs(runs));
   const std::uint32_t unit = float_unit_state();
   const bool each = run_ns_ >= changed_each_ns || runs <= changes_of_series;
   std::vector<Change> changes;
@@ -231,15 +239,13 @@ double SeriesGuard::time(RunCall run, std::int64_t runs, Clock now) {
                : std::min(runs - done,
                           1 + static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(parts))));
       changes.push_back(change());
-      const double start = now();
-      run();
-      const double first = now();
-      for (std::int64_t i = 1; i < count; ++i) run();
-      const double end = count > 1 ? now() : first;
-      timed += end - start;
+      const double first = timed_runs(1);
+      timed += first;
       if (count > 1) {
-        first_ns_.push_back(first - start);
-        rest_ns_.push_back((end - first) / static_cast<double>(count - 1));
+        const double rest = timed_runs(count - 1);
+        timed += rest;
+        first_ns_.push_back(first);
+        rest_ns_.push_back(rest / static_cast<double>(count - 1));
       }
       done += count;
       note_result(changes.back());
@@ -260,7 +266,7 @@ double SeriesGuard::time(RunCall run, std::int64_t runs, Clock now) {
                       "are zeros");
   }
   require_even_times();
-  run_ns_ = timed / static_cast<double>(runs);
+  run_ns_ = mean(timed);
   return run_ns_;
 }
 

@@ -20,10 +20,12 @@ class SeriesGuard {
   SeriesGuard(const Problem& problem, const OwnedOperands& operands, const InputSeed& seed,
               const Math& math);
 
-  // Mean time in ns of one of `runs` runs, like time_runs. Inputs are afterwards as before. Throws
-  // WorkerError(failed) with a reason that begins with the fault: "replay: ", "skipped-calls: ",
-  // "late-return: ", "packed-constants: ", "low-precision: ".
-  double time(RunCall run, std::int64_t runs, Clock now);
+  // Mean time in ns of one of `runs` runs, like time_runs, less `call_ns` for each call of `run`
+  // (Plan::call_ns), which runs the variant as often as it is told. Inputs are afterwards as
+  // before. Throws WorkerError(failed) with a reason that begins with the fault: "replay: ",
+  // "skipped-calls: ", "late-return: ", "packed-constants: ", "low-precision: ".
+  double time(FunctionRef<void(std::int64_t)> run, std::int64_t runs, Clock now,
+              double call_ns = 0);
 
  private:
   struct Change;  // one input element, and what the run made of it
