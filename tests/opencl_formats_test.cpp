@@ -32,19 +32,6 @@ struct Case {
   const char* tuning;
 };
 
-// With PoCL 6.0 the paths for matrix units never end (but with its work-group method `loops`), and
-// one for few rows gives wrong sums with either method; why is not known: PoCL 3 and an H100 are
-// right. On a CPU these paths are taken only when asked for.
-bool is_left_out(const Case& c) {
-  const std::string tuning = c.tuning;
-  const bool is_played = tuning.starts_with("path=5") || tuning.starts_with("path=2");
-  if (!is_played || opencl::pocl_major(opencl::devices().front().platform_version) != 6) {
-    return false;
-  }
-  test::skip_part("units played lane by lane hang or err on PoCL 6", "");
-  return true;
-}
-
 // What the plan was told, for further looks.
 PlanFacts check_right(const Case& c) {
   const Problem problem = parse_problem(c.problem, catalogue().kernels());
@@ -114,7 +101,7 @@ TEST_CASE("matrix units multiply f16, bf16 and 8-bit integers of any size and la
         {"int8", "gemm:m=37,n=41,k=300,a_type=u8,b_type=s8,c_type=s32", shared},
         {"int8", "gemm:m=20,n=35,k=160,a_type=s8,b_type=s8,c_type=s32,trans_b=1", units},
         {"f16", "gemm:m=4,n=5,k=0,a_type=b_type=f16,beta=1", units}}) {
-    if (!is_left_out(c)) CHECK(check_right(c).path == "mma emulated");
+    CHECK(check_right(c).path == "mma emulated");
   }
 }
 
@@ -166,7 +153,7 @@ TEST_CASE("what follows a product is fused into every way of computing it") {
         {"fp32", "gemm:m=2,n=9,k=1024,b_type=s8c,trans_b=1,c_type=bf16,epilogue=bias+gelu+add",
          streams_shared},
         {"bf16", "gemm:m=1,n=9,k=1024,a_type=b_type=bf16,trans_b=1,gate=1", streams_shared}}) {
-    if (!is_left_out(c)) check_right(c);
+    check_right(c);
   }
 }
 
@@ -182,7 +169,7 @@ TEST_CASE("few rows stream weights of every format") {
          streams_shared},
         {"fp32", "gemm:m=2,n=13,k=264,a_type=f16,b_type=f16,trans_b=1", streams},
         {"fp32", "gemm:m=1,n=3,k=0,b_type=q4_1,trans_b=1,beta=2", streams}}) {
-    if (!is_left_out(c)) check_right(c);
+    check_right(c);
   }
 }
 

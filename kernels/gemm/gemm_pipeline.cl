@@ -16,7 +16,7 @@
 //   warp copies 4 rows × 8 steps of k: whole 32-byte sectors of memory, and with rows of the tile 4
 //   floats longer than it is wide, 32 different banks. (Tiles left as they are, read in vectors
 //   along k, lost 8 % on an H200.) It still costs 4 to 12 % there, so that large products turn
-//   operands first (gemm_turn.cl).
+//   operands first (gemm_transpose.cl).
 // Groups walk c in bands of RASTER row tiles, so that those that run together share a's and b's tiles
 // in the L2 cache.
 //   SPLIT=1: a group takes one of `splits` shares of k and writes its sums to `parts`.

@@ -8,7 +8,7 @@
 
 #include "backends/opencl_features.hpp"
 #include "gemm_pipeline_cl.hpp"
-#include "gemm_turn_cl.hpp"
+#include "gemm_transpose_cl.hpp"
 #include "kernels/gemm/opencl_paths.hpp"
 
 namespace rooflane::gemm {
@@ -297,7 +297,8 @@ class PipelinePlan final : public opencl::DevicePlan {
                 bool is_constant) {
     const auto bytes = static_cast<std::size_t>(g_.batch * to.elements()) * sizeof(float);
     cl_mem memory = is_constant ? packed(bytes) : workspace(bytes);
-    turn.kernel = kernel(gemm_turn_cl, fmt::format("-DTURN={:d} -DV=4", deep), "turn");
+    turn.kernel =
+        kernel(gemm_transpose_cl, fmt::format("-DTRANSPOSED={:d} -DV=4", deep), "lay_out");
     turn.kernel.set_args(context(), from, memory, static_cast<cl_int>(rows),
                          static_cast<cl_int>(g_.k), static_cast<cl_int>(to.ld),
                          static_cast<cl_int>(to.k));

@@ -3,6 +3,7 @@
 #include "backends/opencl.hpp"
 
 #include <fmt/format.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <map>
@@ -161,6 +162,9 @@ const Opened& opened() {
   static constexpr std::chrono::seconds patience(30);
   static const Opened all = [] {
     Opened made;
+    // PoCL 6 takes another method for barriers (cbs) for some kernels, which makes loops with
+    // barriers endless or, optimised, deletes them; all releases have loops over work-items.
+    setenv("POCL_WORK_GROUP_METHOD", "loops", 0);
     const TriedDrivers drivers([] { (void)find_devices(); }, patience);
     made.broken = drivers.broken();
     drivers.open_working([&] { made.found = find_devices(); });
@@ -178,13 +182,6 @@ const std::vector<Found>& found_devices() { return opened().found; }
 const ProgramCache* usual_cache(const DeviceInfo& info) {
   const bool keeps = info.kind != DeviceKind::cpu || ProgramCache::is_asked_for();
   return keeps ? ProgramCache::of_user() : nullptr;
-}
-
-// Options with which a driver's compiler compiles correctly. PoCL 6.0 (work-group method auto)
-// deletes loops of kernels with `restrict` pointers: 3xtf32 with packed=1 gave zeros, attention's
-// tiles zeros. Clang 18 alone keeps those loops, and PoCL's other methods do.
-std::string workaround_options(const DeviceInfo& info) {
-  return pocl_major(info.platform_version) == 6 ? " -Drestrict=" : "";
 }
 
 struct StatusName {
@@ -407,7 +404,7 @@ cl_program Context::program(const char* source, const std::string& options) {
   const std::scoped_lock lock(mutex_);
   Program& slot = programs_[{source, options}];
   if (slot) return slot.get();
-  const std::string all_options = "-cl-std=CL1.2 " + options + workaround_options(info_);
+  const std::string all_options = "-cl-std=CL1.2 " + options;
   const std::string key = cache_ != nullptr ? cache_key(source, all_options) : "";
   if (cache_ != nullptr) slot = cached_program(key, all_options);
   if (slot) return slot.get();
