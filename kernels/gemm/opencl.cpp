@@ -24,7 +24,8 @@ constexpr Tunable tunables[] = {
     {"path",
      "0: tiles, any device; 1: pipelined tiles; 2: m or n of at most 32; 3: the one of math "
      "3xtf32; "
-     "4: number formats and gate=1; 5: matrix units for them; 6: few rows against weights; 7: wgmma",
+     "4: number formats and gate=1; 5: matrix units for them; 6: few rows against weights; 7: "
+     "wgmma",
      0, 7, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
