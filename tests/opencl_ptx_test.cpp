@@ -26,7 +26,7 @@ TEST_CASE("marked instructions are uncovered and the target becomes sm_90a") {
   CHECK(uncovered_ptx(ptx + '\0') == expected + '\0');
 }
 
-TEST_CASE("what is no PTX for sm_90, or has lost its marks, is refused") {
+TEST_CASE("what is not PTX for sm_90, or has lost its marks, is refused") {
   CHECK_THROWS_AS(uncovered_ptx(""), BuildError);
   CHECK_THROWS_AS(uncovered_ptx("\x7f"
                                 "ELF //sm_90a ret;"),

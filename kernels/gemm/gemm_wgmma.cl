@@ -369,7 +369,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
   asm volatile(SM_90A "tensormap.replace.tile." field " [%0], " text "%1;" ::"l"(map), type(value) \
                : "memory")
 #define SET_CONSTANT(field, value) \
-  asm volatile(SM_90A "tensormap.replace.tile." field ".global.b1024.b32 [%0], " value ";" ::"l"(map) : "memory")
+  asm volatile(SM_90A "tensormap.replace.tile." field ".global.b1024.b32 [%0], " value ";" \
+               ::"l"(map) : "memory")
 void describe_one(ulong map, ulong address, int xs, int ys, int batches, ulong ld, int box_x,
                   int box_y, int bytes, int swizzled) {
   for (int i = 0; i < 16; ++i) *(__global ulong*)(size_t)(map + 8 * i) = 0;

@@ -78,20 +78,27 @@ bool fits(const Tile& t, const Problem& problem, const DeviceInfo& info) {
          unit_parts_bytes(t.splits, g) <= most_parts_bytes;
 }
 
+// Bytes of the L2 cache that are read for 128 bytes of a row: rows that are no multiple of a line
+// touch two lines, and those that are no multiple of a sector five sectors.
+double segment_bytes(const UnitLayout& layout) {
+  return layout.ld % 128 == 0 ? 128 : layout.ld % 32 == 0 ? 160 : 192;
+}
+
 // Waves of works, one group a unit. A wgmma of n columns takes n/2 clocks for 32 bytes of k, if its
-// operands arrive: a unit gets 95 bytes a nanosecond from the L2 cache, which a tile narrower than
-// 128 × 96 waits for (an H100 and an H200, as the other constants).
+// operands arrive: a unit gets 85 bytes a nanosecond from the L2 cache, which narrow tiles wait
+// for. The constants are those of an H100 and an H200.
 double expected_ns(const Tile& t, const Problem& problem, const DeviceInfo& info) {
   const Gemm g(problem);
   const UnitLayouts layouts(g, problem.dtype("a_type"));
   const GpuModel gpu(info);
   const double clock_ghz = unit_sustained_clock * (info.clock_mhz > 0 ? info.clock_mhz * 1e-3 : 1);
   constexpr double peak_share = 0.93;
-  constexpr double l2_bytes_per_ns = 95;
-  const auto products = static_cast<double>(t.bm() / block_rows * t.bn() / 2 * 4);
-  const double step_ns =
-      std::max(products / (peak_share * clock_ghz),
-               static_cast<double>((t.bm() + t.bn()) * unit_row_bytes) / l2_bytes_per_ns);
+  constexpr double l2_bytes_per_ns = 85;
+  const auto rows = static_cast<double>(t.bm());
+  const auto columns = static_cast<double>(t.bn());
+  const double step_ns = std::max(
+      rows / block_rows * columns / 2 * 4 / (peak_share * clock_ghz),
+      (rows * segment_bytes(layouts.a) + columns * segment_bytes(layouts.b)) / l2_bytes_per_ns);
   const auto steps =
       static_cast<double>(tiles(tiles(g.k * layouts.bytes, unit_row_bytes), t.splits));
   // The first copies, and storing.

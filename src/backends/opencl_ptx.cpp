@@ -24,7 +24,7 @@ std::string uncovered_ptx(std::string_view ptx) {
   const std::size_t at = text.find(target);
   const std::size_t end = at + target.size();
   if (at == std::string::npos || (end < text.size() && text[end] != ',' && text[end] != '\n')) {
-    throw BuildError("the driver's binary is no PTX for sm_90: instructions of sm_90a need it");
+    throw BuildError("the driver's binary is not PTX for sm_90: instructions of sm_90a need it");
   }
   text.insert(end, "a");
   std::size_t mark = text.find(sm_90a_mark, end);
@@ -49,7 +49,7 @@ std::string Wgmma::macros() const {
       count, [&](int i) { return fmt::format("\"+{}\"((d)[{}])", is_integer() ? 'r' : 'f', i); });
   const std::string types =
       is_integer() ? fmt::format("s32.{}.s8", a) : fmt::format("f32.{0}.{0}", a);
-  // Of floats: neither operand negated, and which of them lie across k.
+  // Floats have flags: neither operand is negated, and which of them lie across k.
   const std::string flags = is_integer() ? "" : fmt::format(", 1, 1, {:d}, {:d}", a_wide, b_wide);
   return fmt::format(
       "#define WGMMA(d, a, b) asm volatile(\"{mark}{{ .reg .pred one; setp.eq.u32 one, 0, 0; "

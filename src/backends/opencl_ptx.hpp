@@ -11,8 +11,8 @@ namespace rooflane::opencl {
 
 inline constexpr std::string_view sm_90a_mark = "//sm_90a ";
 
-// The PTX with its marked instructions and for the target sm_90a. Throws BuildError if it is no PTX
-// for sm_90 (another device, another driver) or has no marked instruction.
+// The PTX with its marked instructions and for the target sm_90a. Throws BuildError if it is not
+// PTX for sm_90 (another device, another driver) or has no marked instruction.
 std::string uncovered_ptx(std::string_view ptx);
 
 // A warpgroup's product: sums of 64 × `columns` += 64 × 32 bytes times 32 bytes × `columns`,
