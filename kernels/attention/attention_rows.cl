@@ -98,7 +98,7 @@ typedef float floatw;
 #define LOAD_STATE(p) (*(p))
 #define LOAD_PART(p) (*(__global const floatw*)(p))
 #endif
-floatw merged(__global const float* parts, __global const float* state, int rows, int columns, int at,
+INLINED floatw merged(__global const float* parts, __global const float* state, int rows, int columns, int at,
               int splits) {
   float high = -INFINITY;
   float weights = 0.0f;
