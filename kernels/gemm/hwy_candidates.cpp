@@ -21,8 +21,8 @@ using cost::Ranking;
 using cost::real;
 using std::int64_t;
 
-// Schedules that differ in blocks, loop order and shares only, of which all fields but those are
-// set; and seconds that each of them takes at least.
+// Schedules that differ only in blocks, loop order and shares (all other fields are set), and the
+// least seconds that any of them takes.
 struct Family {
   Schedule schedule;
   const Traits* traits;
@@ -103,7 +103,7 @@ class Search {
     }
     return list;
   }
-  // Whole micro-tiles whose kc × rows floats take so many bytes, or all rows.
+  // Whole micro-tiles so that kc × rows floats take so many bytes, or all rows.
   int64_t rows_of(int64_t bytes, int64_t kc, int64_t rows) const {
     const int64_t tiles = std::max<int64_t>(bytes / (float_bytes * kc) / tile_.mr, 1);
     return std::min(tiles * tile_.mr, round_up(rows, tile_.mr));
