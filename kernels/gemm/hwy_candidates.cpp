@@ -342,9 +342,9 @@ void Search::add_packed(Schedule s) {
   }
 }
 
-// What is packed at a time: of b, and of a where it is shared, as much as half of L3 holds and the
-// limit on workspace leaves room for, in nearly equal parts. k is cut rather than the columns, of
-// which a row should have some thousand.
+// Cuts the product into phases of nearly equal size. A phase packs as much of b, and of a where it
+// is shared, as half of L3 and the limit on workspace allow. k is cut rather than the columns,
+// because a row should have some thousand columns.
 void Search::cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const {
   // Where all is shared, no thread needs scratch of its own.
   const int64_t limit = workspace_limit - (s.share_a ? 1 << 20 : 16 << 20);
