@@ -99,18 +99,26 @@ def measured(program: Path, date: str, commit: str, rows: Iterable[dict[str, str
               for variant in kernel["variants"] if variant.get("tunables")}
 
     def is_refused(row: dict[str, str]) -> bool:
-        known = limits[row["kernel"], row["variant"]]
+        known = limits[row["kernel"], row["variant"]] | {"step": (0, 9)}
         settings = (each.split("=") for each in row["tuning"].split(","))
         return any(name not in known or not known[name][0] <= int(value) <= known[name][1]
                    for name, value in settings)
 
     tuned = [row for row in rows if row["tuning"] and (row["kernel"], row["variant"]) in limits]
     refused = sum(map(is_refused, tuned))
-    text = f"\nMeasured on {date} at commit {commit[:12]}."
+    text = f"\nMeasured on {date} at commit {commit}."
     if refused:
         text += (f" {refused} of {len(tuned)} schedules have tunables that this build lacks, so "
                  "the figures are not those of this build.")
     return f"{text}\n"
+
+
+def ladder_measured(program: Path, kernel: str) -> str:
+    """When the ladder of a kernel was measured."""
+    rows = rows_of(RESULTS / "amd-epyc-zen-4-avx3-2c" / "ladders" / f"{kernel}.csv")
+    changed = ", with uncommitted changes" if any(row["git_dirty"] == "1" for row in rows) else ""
+    commit = rows[0]["build_commit"][:12] + changed
+    return measured(program, rows[0]["test_time"][:10], commit, rows).lstrip()
 
 
 def answers(program: Path, machine: str) -> str:
@@ -135,7 +143,7 @@ def answers(program: Path, machine: str) -> str:
                       speed(row_of(those, variant="opencl")), speed(ours), share, ours["bound"]])
     return table(["problem", "`scalar`", "best peer", "`opencl`", "`hwy`", "`hwy`, % of the roof",
                   "bound by"], lines) + measured(
-        program, shown[0]["test_time"][:10], shown[0]["build_commit"], shown)
+        program, shown[0]["test_time"][:10], shown[0]["build_commit"][:12], shown)
 
 
 def page_measured(program: Path, page: str, *paths: Path) -> str:

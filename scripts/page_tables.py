@@ -165,6 +165,7 @@ def reference(program: Path, what: str, *name: str) -> str:
 TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "gained": gained,
                                          "slowdown": slowdown, "spread": spread,
                                          "reference": reference,
+                                         "ladder_measured": page_results.ladder_measured,
                                          "answers": page_results.answers,
                                          "classes": page_results.classes,
                                          "models": page_results.models,

@@ -295,7 +295,7 @@ class Drafts(Model):
         part = (r"\d+ tokens, [\d.]+ tokens/s, [\d.]+ GB/s \(\d+ % of reading\), "
                 r"\d+ G operations/s \(\d+ % of [\w-]+\), bound by [\w-]+")
         self.assertRegex(err, rf"^note: prompt: {part}; then {part}; [\d.]+ [KMG]iB of memory; "
-                              r"drafts: \d+ tokens, of which \d+ were right, \d+ passes of the "
+                              r"drafts: \d+ tokens, \d+ of them right, \d+ passes of the "
                               r"model\n$")
         with open(told, encoding="utf-8") as file:
             document = json.load(file)
@@ -346,8 +346,8 @@ class Refusals(Model):
                 ("--top-p '1.5'", [*file, "x", "--top-p", "1.5"]),
                 ("--threads '0'", [*file, "x", "--threads", "0"]),
                 ("--ids", [*file, "--ids", "1,x"]),
-                ("--ids: 265 is no token; allowed are 0 to 264", [*file, "--ids", "1,265"]),
-                ("--stop: 999 is no token", [*file, "--ids", "1", "--stop", "999"]),
+                ("--ids: 265 is not a token; allowed are 0 to 264", [*file, "--ids", "1,265"]),
+                ("--stop: 999 is not a token", [*file, "--ids", "1", "--stop", "999"]),
                 ("allowed are 1600, the model's context",
                  [*file, "--ids", "1", "--tokens", "1600"]),
                 ("cannot be read", ["--weights", self.path("none.gguf"), "--ids", "1"]),

@@ -70,7 +70,7 @@ struct UnsignedTiles {  // a is u8
 constexpr std::int64_t b_row = nr * sizeof(std::uint32_t);
 
 // The A micro-panel stays in L1; b's, which streams from L2, is loaded past it, as it would evict
-// a's. Each load stands right before the products that need it.
+// a's. Each load comes right before the products that need it.
 template <class Tiles>
 void Steps(const MicroCall& call) {
   constexpr std::int64_t lines = 8, line = 16;  // of the next sums, for writing, a step

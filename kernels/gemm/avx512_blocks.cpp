@@ -1,13 +1,15 @@
 // Weights in GGUF's blocks times rows of 8-bit integers (math int8-dynamic) by vpdpbusd. 16 rows of
 // b are transposed in registers, so that a lane of a vector is a column of c: sums of a block need
-// no additions across lanes, and one conversion and one multiply-add serve 16 columns. Few rows of
-// a are multiplied by what was just transposed; many, and where b is constant all, by micro-panels.
+// no additions across lanes, and one conversion and one multiply-add serve 16 columns. If a has few
+// rows, they are multiplied by the registers just transposed. If it has many, or if b is constant,
+// micro-panels are used.
 //
 // A lane is 32 bits: 4 integers that follow one another along k. A block of 32 elements of k, the
-// unit's step, is 8 lanes. Of each block and element of c: step · scale · (Σ q·w - zero·Σ q), where
-// q are the row's integers and w the weight's, made unsigned by `zero`; with a minimum step ·
-// (scale · Σ q·w + minimum · Σ q). A block's sum is exact as integer and rounded once as real
-// number: products of scales (float16) and minima with Σ q have fewer bits than a float32.
+// unit's step, is 8 lanes. Each block adds to an element of c: step · scale · (Σ q·w - zero·Σ q).
+// Here q are the row's integers and w the weight's, made unsigned by `zero`. In formats with a
+// minimum: step · (scale · Σ q·w + minimum · Σ q). A block's sum is exact as integer and rounded
+// once as real number: products of scales (float16) and minima with Σ q have fewer bits than a
+// float32.
 //   A micro-panel  [blocks][8 + 2][rows]: 8 lanes, the steps (float), and what Σ q adds to the
 //   sums:
 //                  -zero·Σ q as integer, or where there is a minimum Σ q as float
@@ -44,7 +46,7 @@ struct StoredBlock {
   __m256i scale, minimum;
 };
 
-// Of 16 rows a lane of each, of which the lower half or the upper is a float16.
+// One lane of each of 16 rows; its lower or upper half is a float16.
 __attribute__((always_inline)) inline __m256i LowerHalves(__m512i lanes) {
   return _mm512_maskz_cvtepi32_epi16(all, lanes);
 }
@@ -155,7 +157,7 @@ __attribute__((always_inline)) inline void BlocksFrom(const std::uint8_t* b, std
   }
 }
 
-// body(block) for each block of 16 rows of b, of which `count` are there; the others are zeros.
+// body(block) for each block of 16 rows of b. `count` rows exist; the others are zeros.
 template <class Format, class Body>
 __attribute__((always_inline)) inline void ForBlocks(const std::uint8_t* b, std::int64_t stride,
                                                      std::int64_t count, std::int64_t blocks,
@@ -361,7 +363,7 @@ void ReadBlock(const PackCall& c, std::int64_t row, std::int64_t block, __m512 (
   to[0] = _mm512_loadu_ps(values), to[1] = _mm512_loadu_ps(values + 16);
 }
 
-// Of each `period` bytes the first `by`, 0 or 2, become the last.
+// Rotates each `period` bytes: the first `by`, 0 or 2, become the last.
 template <int period>
 void Rotate(const std::int8_t (&from)[weights_per_block], int by,
             std::uint32_t (&to)[lanes_per_block]) {

@@ -2,7 +2,7 @@
 // vector is a column of c. Include it once, inside the attributes of the instructions and an
 // anonymous namespace.
 
-// Masks that keep everything: GCC 12 warns of what intrinsics without one start from.
+// Masks that keep everything: GCC 12 warns of an undefined vector in intrinsics without a mask.
 constexpr __mmask16 all = 0xFFFF;
 constexpr __mmask8 all_of_8 = 0xFF;
 constexpr int group_columns = 16;

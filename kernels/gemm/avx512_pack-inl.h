@@ -14,7 +14,7 @@ std::uint32_t PartialLane(const E* from, std::int64_t inner, std::int64_t count)
   return lane;
 }
 
-// Place of a lane in a panel where `run` lanes of a vector lie side by side.
+// Place of a lane in a micro-panel that keeps `run` lanes of a vector side by side.
 template <int run>
 std::int64_t PlaceOf(const PackCall& c, std::int64_t lane, std::int64_t vector) {
   return (lane / run * c.width + vector) * run + lane % run;
@@ -55,7 +55,7 @@ inline __mmask16 First(std::int64_t count) {
 }
 
 // Lanes [g,g+16), or the first `lanes` of them, of up to 16 vectors from v0 on become rows of the
-// panel.
+// micro-panel.
 template <class E, bool whole>
 __attribute__((always_inline)) inline void PackTransposed(const PackCall& c, std::int64_t v0,
                                                           std::int64_t g, std::int64_t lanes) {
@@ -143,7 +143,7 @@ void PackAcross(const PackCall& c, std::int64_t whole) {
   }
 }
 
-// The panel's piece has `lanes` lanes; those beyond k are zeros.
+// The micro-panel's piece has `lanes` lanes; those beyond k are zeros.
 template <class E, int run>
 void PackLanes(const PackCall& c, std::int64_t lanes) {
   constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E);

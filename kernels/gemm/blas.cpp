@@ -1,9 +1,9 @@
 // GEMM, variant `blas`: one product (blas_products.hpp) per batch of a CBLAS library opened at run
 // time: sgemm or sgemv, with MKL also of bfloat16 numbers and of 8-bit integers. prepack=1: MKL's
-// packed GEMM; other libraries have none. What is not BLAS: copying c0 into c, the cases without a
-// product, and the epilogue, each function of which is a pass over c, by vectors and on all
-// threads: what fusing it saves is the difference to `hwy`. gate=1: two products. Next: hwy.cpp for
-// our own.
+// packed GEMM; other libraries have none. The rest is code of our own: copying c0 into c, the cases
+// without a product, and the epilogue. Each of its functions is a pass over c, by vectors and on
+// all threads, so that the difference to `hwy` is the gain of fusing it. gate=1: two products.
+// Next: hwy.cpp.
 #include <algorithm>
 #include <climits>
 #include <memory>

@@ -1,6 +1,6 @@
 // Products of a CBLAS library by number format, behind one interface: sgemm and sgemv, which every
-// library has, and MKL's products of bfloat16 numbers and of 8-bit integers. Next: blas.cpp, whose
-// plans call them.
+// library has, and MKL's products of bfloat16 numbers and of 8-bit integers. The plans in blas.cpp
+// call them.
 #pragma once
 
 #include <cstddef>
@@ -34,9 +34,9 @@ class Product {
   Product& operator=(const Product&) = delete;
 
   virtual void multiply(const ProductCall& call) const = 0;
-  // Of prepack=1, which product_fault() refuses where the library has none: bytes of op(b) as the
-  // library keeps it, the copy (call.alpha goes into it where the product takes none later), and
-  // the product with it.
+  // For prepack=1, which product_fault() refuses if the library has none: bytes of op(b) as the
+  // library keeps it, the copy (which includes call.alpha if the product takes none later), and the
+  // product with it.
   virtual std::size_t packed_bytes(int m, int n, int k) const = 0;
   virtual void pack(const ProductCall& call, void* to) const = 0;
   virtual void multiply_packed(const ProductCall& call) const = 0;

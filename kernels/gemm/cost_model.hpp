@@ -28,7 +28,7 @@ namespace rooflane::gemm::cost {
 // Fitted as GemmConstants are (core/model_constants.hpp), which have the rest.
 inline constexpr double overlap = 3;
 
-// Of the instructions.
+// Costs that follow from the instructions.
 inline constexpr double store_ops = 2;  // storing an accumulator: one store a cycle
 inline constexpr double load_ops = 1;   // adding what c held: two loads a cycle
 inline constexpr double sum_ops = 4;    // an accumulator's sum across lanes: four share 16
@@ -61,9 +61,9 @@ struct Times {
   }
 };
 
-// Of so many tasks, their mean `mean` of the largest, how many of the largest pass until the last
-// thread is done. That is later than the others by what does not divide, or by what it is slower:
-// more where a slow one has tasks of its own.
+// The time of `tasks` tasks until the last thread is done, in units of the largest task; their mean
+// is `mean` of the largest. The last thread is later than the others because the tasks do not
+// divide by the threads, or because it is slower: more so if a slow thread has tasks of its own.
 inline double until_last(double tasks, double mean, int threads, bool fixed, const Traits& traits) {
   if (threads == 1) return tasks * mean;
   const double each = std::max(1.0, tasks / threads), most = std::ceil(each);
@@ -205,7 +205,7 @@ class Costs : protected GemmConstants {
                                    std::ceil(rows / 4) * std::ceil(cols / lanes_));
     return blocks * 4 * (4 * lanes_ / traits_.transpose + ops(block_ops) / lanes_);
   }
-  // Of `stored` bytes where operands lie become rows × cols words in micro-panels `width` wide.
+  // `stored` bytes of operands become rows × cols words in micro-panels `width` wide.
   double copy(double stored, double rows, double cols, double width, bool transposes,
               Level to) const {
     const double panels = std::ceil(cols / width);
@@ -215,7 +215,7 @@ class Costs : protected GemmConstants {
     return ops(rows * panels * vector_ops) + plain;
   }
 
-  // So many tasks of all threads, the largest of which takes `time`, their mean `mean` of that.
+  // So many tasks of all threads. The largest takes `time`, and their mean is `mean` of that.
   double of_tasks(double tasks, double time, double mean = 1) const {
     if (s_.threads == 1) return tasks * (mean * time + ops(call_ops));
     return time * until_last(tasks, mean, s_.threads, s_.fixed, traits_) +

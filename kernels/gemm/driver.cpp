@@ -63,7 +63,7 @@ class DriverPlan final : public Plan {
   }
 
  private:
-  // Of what `operands` have.
+  // The product's operands from the tensors.
   ProductOperands factors(const Operands& operands) const {
     ProductOperands list;
     if (operands.has("a")) list.a = view_of_a(g_, operands.at("a"));

@@ -1,6 +1,5 @@
-// Maths that other people's libraries multiply quantised operands in and ours do not: what their
-// results are judged by. A peer says which it is (measure/worker.hpp); asked for are they by
-// nobody.
+// Maths that only third-party libraries use for quantised operands. Their results are judged by
+// them. A peer names its math (measure/worker.hpp); no user requests one.
 #pragma once
 
 #include "core/math.hpp"

@@ -1,4 +1,4 @@
-// GEMM: the problem, its maths, tensors, cost and error bound. No code of any variant stands here.
+// GEMM: the problem, its maths, tensors, cost and error bound. No code of any variant is here.
 // Next: reference.cpp (double precision), then scalar.cpp, blas.cpp, hwy.cpp, opencl.cpp.
 //
 //   c = epilogue(alpha · op(a) · op(b) + beta · c0)        for each of `batch` matrices
@@ -17,9 +17,9 @@
 // Number formats: a, b and c float32, float16 or bfloat16 each; b also int8 per channel (s8c) or in
 // GGUF's blocks along k (q8_0, q4_0, q4_1: trans_b=1, k a multiple of 32), decoded to real numbers:
 // "weight-only". Integers: a s8 or u8, b s8, c s32 with alpha=1 and beta=0, math int8.
-// Maths: fp32; bf16 and f16, whose products are of that type; int8; int8-dynamic: a run gives each
-// row of op(a), where b has blocks each 32 elements of a row, the scale max|a|/127 and multiplies
-// its rounded quotients by b's integers; a row that is not finite gives NaN.
+// Maths: fp32; bf16 and f16, with products of that type; int8; int8-dynamic: a run scales each row
+// of op(a), or each 32 elements of a row if b has blocks, by max|a|/127 and multiplies the rounded
+// quotients by b's integers; a row that is not finite gives NaN.
 // Values: alpha = 0 or k = 0: a and b are not read, c = beta·c0. beta = 0: there is no c0, c = 0 +
 // … and what c held before has no influence. Any size may be 0; an empty c is a success. The
 // epilogue is applied to beta·c0 too.
@@ -29,11 +29,11 @@
 // float32 products of random sign err like √k roundings (Higham & Mary, "A new approach to
 // probabilistic rounding error analysis", 2019); 8 covers short sums and the epilogue. A math that
 // rounds operands adds that rounding of each that is not of its format. Integers are exact: k is
-// bounded so that no int32 sum overflows. bf16: what is below 2^-126 may count as zero (vdpbf16ps),
-// at most 2^-126·(2k + Σ|a| + Σ|b|). int8-dynamic: A holds the quantised rows, and where a quotient
-// is so near a tie that float32 may round it to either side, a step of its row times |b| is added
-// (reference.hpp). INACCURATE reaches (8 + √k)·u farther. An epilogue's functions take that error
-// on: epilogue_reference.hpp.
+// bounded so that no int32 sum overflows. bf16: numbers below 2^-126 may count as zero (vdpbf16ps),
+// at most 2^-126·(2k + Σ|a| + Σ|b|). int8-dynamic: A contains the quantised rows. If a quotient is
+// so near a tie that float32 may round it to either side, a step of its row times |b| is added
+// (reference.hpp). INACCURATE allows (8 + √k)·u more. The epilogue's functions propagate that
+// error: epilogue_reference.hpp.
 //
 // The ladder: ideas from the plainest on, as ladder.cpp has them and `bench --ladder -k gemm`
 // measures them. Figures are times over the rung before on one core of a Zen 5 (AVX-512), 768³.
@@ -53,7 +53,7 @@
 //                 pays, edges by masks or halves, and other paths for small, skinny and deep
 //                 problems.
 // Dead ends. Packing where everything is in cache anyway: 0.7 times at 64³, hence paths that pack
-// nothing. Caches before registers: blocking alone buys as good as nothing (step 2). An accumulator
+// nothing. Caches before registers: blocking alone gains almost nothing (step 2). An accumulator
 // array that GCC 12 does not unroll completely, down to the loop that stores it, is on the stack.
 //
 // The ladder of opencl (gemm_ladder.cl), for a GPU: 0 naive, an item per element of c; 1 tiled,
@@ -128,7 +128,7 @@ inline Matrix<const float> const_matrix(const View& v) {
   return {v.f32(), v.strides[0], v.strides[1]};
 }
 
-// Of b with gate=1 the columns of one product: 0 gate, 1 up.
+// The columns of b for one product of gate=1: 0 gate, 1 up.
 inline View half_of_b(View b, bool trans_b, int half) {
   const int axis = trans_b ? 1 : 2;
   b.shape[axis] /= 2;

@@ -21,8 +21,8 @@ using cost::Ranking;
 using cost::real;
 using std::int64_t;
 
-// Schedules that differ in blocks, loop order and shares only, of which all fields but those are
-// set; and seconds that each of them takes at least.
+// Schedules that differ only in blocks, loop order and shares (all other fields are set), and the
+// least seconds that any of them takes.
 struct Family {
   Schedule schedule;
   const Traits* traits;
@@ -103,7 +103,7 @@ class Search {
     }
     return list;
   }
-  // Whole micro-tiles whose kc × rows floats take so many bytes, or all rows.
+  // Whole micro-tiles so that kc × rows floats take so many bytes, or all rows.
   int64_t rows_of(int64_t bytes, int64_t kc, int64_t rows) const {
     const int64_t tiles = std::max<int64_t>(bytes / (float_bytes * kc) / tile_.mr, 1);
     return std::min(tiles * tile_.mr, round_up(rows, tile_.mr));
@@ -342,9 +342,9 @@ void Search::add_packed(Schedule s) {
   }
 }
 
-// What is packed at a time: of b, and of a where it is shared, as much as half of L3 holds and the
-// limit on workspace leaves room for, in nearly equal parts. k is cut rather than the columns, of
-// which a row should have some thousand.
+// Cuts the product into phases of nearly equal size. A phase packs as much of b, and of a where it
+// is shared, as half of L3 and the limit on workspace allow. k is cut rather than the columns,
+// because a row should have some thousand columns.
 void Search::cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const {
   // Where all is shared, no thread needs scratch of its own.
   const int64_t limit = workspace_limit - (s.share_a ? 1 << 20 : 16 << 20);

@@ -114,17 +114,17 @@ double Model::seconds() const {
   return begin();
 }
 
-// The level of what is read again, in caches of which so many bytes can be used, from no level
-// beyond the one it came from.
+// The level from which `bytes` are read again, if so many bytes of the caches can be used; never a
+// level beyond the one they came from.
 Level Model::level_of(double bytes, double l1, double l2) const {
   if (bytes <= l1) return in_l1;
   if (bytes <= l2) return in_l2;
   return source_ == in_l2 ? in_l3 : std::min(source_, level(bytes * 4));
 }
 
-// Bytes that are read one after the other, of rows `row` floats long of which `width` are taken:
-// the hardware prefetches on over rows that are whole, over at most followed_runs, or, where more
-// than a vector is taken, within half of L2.
+// Bytes that are read one after the other, from rows `row` floats long if `width` of them are read.
+// The hardware prefetches across rows that are read whole, across at most followed_runs rows, or,
+// if more than a vector is read, within half of L2.
 double Model::run(double width, int64_t row, double rows) const {
   const bool in_l2 = width > lanes_ && 4 * rows * real(row) <= l2_ / 2;
   return width >= real(row) || rows <= followed_runs || in_l2 ? endless : 4 * width;
@@ -159,7 +159,7 @@ double Model::micro_kernels(const Share& sh, bool b_in_place) const {
   const int64_t nv = s_.nr / tile_.lanes;
   const int64_t vectors = div_up(static_cast<int64_t>(std::ceil(sh.n)), tile_.lanes);
   const int64_t left = vectors % nv, whole = vectors / nv;
-  if (left == 1 && nv >= 3 && whole > 0) {  // as MicroPanels has it
+  if (left == 1 && nv >= 3 && whole > 0) {  // as in MicroPanels
     add(whole - 1, nv), add(1, nv - 1), add(1, 2);
   } else {
     add(whole, nv), add(left > 0 ? 1 : 0, left);
@@ -167,13 +167,13 @@ double Model::micro_kernels(const Share& sh, bool b_in_place) const {
   return time;
 }
 
-// a and b: once from where they lie, and again from the level that holds what is read again. With m
-// innermost a B micro-panel meets all A micro-panels of a block, with n innermost the other way.
+// a and b: read once in place, and again from the level that contains them then. With m innermost a
+// B micro-panel meets all A micro-panels of a block, with n innermost the other way.
 void Model::add_operands(const Share& sh, Times& t) const {
   const bool in_place = s_.path == Path::unpacked && !s_.pack_b;
   const double a_bytes = 4 * sh.m * sh.k, b_bytes = 4 * sh.k * sh.n;
   const double a_panel = 4 * sh.mr * sh.kc, b_panel = 4 * sh.kc * sh.nr;
-  // Rows in place may meet in few places of a cache, whose ways lie 4 KiB apart in L1.
+  // Rows in place may compete for few places of a cache: its ways are 4 KiB apart in L1.
   const double l2_way = real(traits_.l2_bytes) / 16;
   const auto usable = [](double way, int64_t row, double width) {
     const auto stride = std::gcd(static_cast<int64_t>(way), float_bytes * row);
@@ -320,11 +320,11 @@ double Model::task(const Share& sh) const {
   return time + (plain ? 0 : ops(setup_ops));
 }
 
-// Of an operand's `rows` rows, packed by all threads in so many pieces a phase.
+// The cost of an operand's `rows` rows, packed by all threads in so many pieces a phase.
 double Model::shared_packing(int64_t pieces, double products, double rows, int64_t width,
                              bool transposes) const {
   const double workers = real(std::clamp<int64_t>(pieces, 1, s_.threads)), k = real(g_.k);
-  // What is packed anew was read by all others last time.
+  // The memory that is packed again was read by all other threads last time.
   return products / workers *
          (copy(k, rows, real(width), transposes, level(4 * products / s_.threads * k * rows)) +
           taken(4 * k * rows));

@@ -63,16 +63,17 @@ void PackDecoded(const PackCall& c) {
   }
   const auto* const from = reinterpret_cast<const std::uint8_t*>(c.from);
   auto* const to = reinterpret_cast<float*>(c.to);
-  // Of formats with blocks these are whole ones.
+  // In formats with blocks these are whole blocks.
   const auto bytes = [](int64_t elements) { return elements * Format::bytes / kBlock; };
-  // Vectors of the panel beyond those of its columns are not read.
+  // Vectors of the micro-panel beyond those of its columns are not read.
   constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(D()));
   const int64_t whole = (c.count + lanes - 1) / lanes * lanes, used = std::min(c.width, whole);
   if (c.inner != 1) {
     for (int64_t p = 0; p < c.k; ++p) {
       const std::uint8_t* const row = from + bytes(p * c.inner);
       float* const to_row = to + p * c.width;
-      // Whole vectors where what lies behind them is a's or b's, and is not yet in the panel.
+      // Whole vectors if the memory behind them belongs to a or b, and is not yet in the
+      // micro-panel.
       if (Format::heads == 0 && (c.k - 1 - p) * c.inner + c.count >= whole &&
           p * c.width + whole <= c.k * c.width) {
         for (int64_t v = 0; v < whole; v += lanes) {

@@ -1,6 +1,6 @@
 // The dot-product path of the hwy GEMM, for the ISA target being compiled: a skinny dimension, the
-// long operand contiguous along k and read once, where it lies, at memory's speed; vectors lie
-// along k. Where it is contiguous across k: hwy_outer-inl.h.
+// long operand contiguous along k and read once, in place, at memory's speed; vectors run along k.
+// If it is contiguous across k: hwy_outer-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_DOT_INL_H_
 #undef ROOFLANE_GEMM_HWY_DOT_INL_H_
@@ -134,7 +134,7 @@ class Dot {
     using R = Runs<kAlongLong>;
     constexpr int run = kGroup / R::pieces * R::at_once, from = kGroup % R::pieces * 4;
     constexpr int runs = std::min(R::at_once, R::count - run), sums = std::min(4, R::length - from);
-    // Of the i-th sum, the last again where they are fewer than four.
+    // The index of the i-th sum; the last one again if there are fewer than four.
     constexpr auto index = [](int i) {
       const int j = std::min(i, runs * sums - 1), r = run + j / sums, e = from + j % sums;
       return kAlongLong ? e * kSkinny + r : r * kSkinny + e;

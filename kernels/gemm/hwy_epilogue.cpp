@@ -35,7 +35,7 @@ class Epilogues {
         low_(hn::Set(DF(), job.chain.low)),
         high_(hn::Set(DF(), job.chain.high)) {}
 
-  // Of a row's first vector. What the chain does not read stands for nothing.
+  // The place of a row's first vector. Fields that the chain does not read have no meaning.
   HWY_INLINE Place At(const Rectangle& at, int64_t i) const {
     const int64_t row = at.row + i;
     float* const c = job_.c.row(at.batch, row) + at.col;

@@ -1,5 +1,5 @@
-// The epilogue of a product on rectangles of c whose sums are complete, by vectors: called where
-// they are stored, while their lines are in L1 or L2. For the variants `hwy` and `blas`.
+// The epilogue of a product on rectangles of c with complete sums, by vectors: called when they are
+// stored, while their lines are in L1 or L2. For the variants `hwy` and `blas`.
 #pragma once
 
 #include <cstdint>

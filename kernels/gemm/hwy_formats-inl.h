@@ -27,7 +27,7 @@ namespace hn = vectors::HWY_NAMESPACE;
 
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
-// Elements of a block; of formats without blocks, of what is decoded at a time.
+// Elements of a block; in formats without blocks, elements that are decoded at a time.
 constexpr std::int64_t kBlock = 32;
 
 HWY_INLINE float HalfToFloat(std::uint16_t bits) {

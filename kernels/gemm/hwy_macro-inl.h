@@ -337,8 +337,8 @@ class MacroKernel {
     if (last_ && block_.more) {
       next_ = t_.b + block_.klen * b.inner - (begin - range_.b_panels.begin(range_.s0)) * b.outer;
     }
-    // Of every 16 floats the last: where rows do not begin a line, this micro-panel has read the
-    // line that the next one begins in, and ends in one more than its floats fill.
+    // The last of every 16 floats: if rows do not begin a line, this micro-panel has already read
+    // the line in which the next one begins, and ends in one more line than its floats fill.
     if (next_ != nullptr) next_ += 15;
     next_line_ = 16, next_step_ = b.inner, next_tiles_ = 1;
   }
@@ -409,7 +409,7 @@ class MacroKernel {
   Shares rows_{0, 1};
   MicroKernelArgs t_;
   PrefetchQueue queues_[2];  // of a, of b
-  // Of the block's first row, and column 0.
+  // c's element in the block's first row and column 0.
   float* c_;
   const float* c0_;
   const float* a_;

@@ -414,7 +414,7 @@ inline void PackRows(const float* HWY_RESTRICT from, std::int64_t ldf, std::int6
 }
 
 // Packs micro-panels [first,last) of x, whichever way x lies. Micro-panel q holds the outer indices
-// [begin(q), begin(q+1)) for p in [0,inners) as [inners][width], and stands at
+// [begin(q), begin(q+1)) for p in [0,inners) as [inners][width], and begins at
 // to + begin(q)·inners.
 template <class Begin>
 void PackMicroPanels(const float* from, const MatrixView& x, std::int64_t inners,
@@ -479,8 +479,8 @@ inline Start StartOf(const Job& job, bool first_block, std::int64_t batch, std::
   return {job.c0.row(batch, row) + col, job.c0.ld, job.g.beta};
 }
 
-// The transpose of `sums`, times alpha, on top of what c starts from: rows from `row` on, columns
-// from `col` on.
+// Adds the transpose of `sums`, times alpha, to c's start values: rows from `row` on, columns from
+// `col` on.
 inline void TransposeIntoC(const Job& job, bool first_block, std::int64_t batch, std::int64_t row,
                            std::int64_t col, const TransposedSums& sums) {
   const Start start = StartOf(job, first_block, batch, row, col);

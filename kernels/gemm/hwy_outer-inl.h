@@ -1,6 +1,6 @@
 // The outer-product path of the hwy GEMM, for the ISA target being compiled: a skinny dimension,
-// the long operand contiguous across k and read once, where it lies. Where it is contiguous along
-// k: hwy_dot-inl.h. Where neither dimension is skinny: hwy_loops-inl.h.
+// the long operand contiguous across k and read once, in place. If it is contiguous along k:
+// hwy_dot-inl.h. If neither dimension is skinny: hwy_loops-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_OUTER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_OUTER_INL_H_
 #undef ROOFLANE_GEMM_HWY_OUTER_INL_H_

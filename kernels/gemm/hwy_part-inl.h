@@ -51,8 +51,8 @@ class Part {
     return whole_ ? hn::LoadU(d, from) : hc::LoadRow(d, from, part_);
 #endif
   }
-  // Masked only with AVX-512 and SVE: AVX2's masked stores are microcoded on AMD cores, unlike
-  // stores of halves of what is left.
+  // Masked only with AVX-512 and SVE: AVX2's masked stores are microcoded on AMD cores. Stores of
+  // half, a quarter, … of a vector are not.
   HWY_INLINE void Store(V v, D d, float* to) const {
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || ROOFLANE_SIZED_SVE
     hn::BlendedStore(v, mask_, d, to);
@@ -97,7 +97,7 @@ using VH = hn::Vec<DH>;
 HWY_INLINE VH Lower(VF v) { return hn::LowerHalf(DH(), v); }
 HWY_INLINE VF Widened(VH v) { return VF{_mm512_castps256_ps512(v.raw)}; }
 
-// The same interface for a vector of which at most the lower half is there.
+// The same interface for a vector with at most its lower half present.
 class LowerPart {
  public:
   static constexpr bool kLower = true;

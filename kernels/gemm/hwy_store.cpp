@@ -151,8 +151,8 @@ void StoreIntegers(const StoreJob& job, const SumTile& tile) {
   }
 }
 
-// Element (0, 0) of a matrix whose element at `place` is values[0]: no element is there, so that it
-// is an address and no pointer's arithmetic.
+// The address of element (0, 0) of a matrix, if its element at `place` is values[0]. No element is
+// there, so it is computed as an integer and not as a pointer.
 template <class T>
 T* ElementZero(T* values, int64_t place) {
   const auto bytes = static_cast<std::uintptr_t>(place) * sizeof(T);

@@ -67,7 +67,7 @@ class TransposedBlock {
 #endif
 
 #if HWY_TARGET != HWY_SCALAR
-// A vector whose block b, four floats, comes from row 4b.
+// A vector: its block b, four floats, comes from row 4b.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadBlocks(D d, const float* from, std::int64_t ld) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
@@ -148,7 +148,7 @@ inline void PackTransposed(const float* HWY_RESTRICT from, std::int64_t ldf, std
   }
 }
 
-// Sums [rows,cols], rows ld floats apart, of a product whose transpose is wanted.
+// Sums [rows,cols], rows ld floats apart, of a product. Its transpose is stored.
 struct TransposedSums {
   const float* data;
   std::int64_t ld, rows, cols;

@@ -1,7 +1,7 @@
 // Highway's units at every ISA target: operands of any format are decoded to float32 as they become
 // micro-panels (hwy_decode-inl.h), which float32's own micro-kernels multiply (hwy_loops.cpp);
-// 8-bit integers are widened to int16, whose products pmaddwd adds in pairs to int32, exactly and
-// without saturation. See hwy_units.hpp.
+// 8-bit integers are widened to int16, and pmaddwd adds their products in pairs to int32, exactly
+// and without saturation. See hwy_units.hpp.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/hwy_units.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

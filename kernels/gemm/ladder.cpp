@@ -1,6 +1,6 @@
 // GEMM, the ladder: from three loops to packed, threaded register tiles, one idea a rung. For
-// reading and for `bench --ladder`; no part of the fast path, which goes on where this ends
-// (hwy.cpp). The ideas in order, with what each buys: gemm.hpp.
+// reading and for `bench --ladder`; the fast variant, hwy.cpp, starts from the last rung. gemm.hpp
+// lists the ideas in order, with the gain of each.
 #include <algorithm>
 #include <cstdint>
 
@@ -223,8 +223,8 @@ void Vectorised(const LadderJob& job) {
       });
 }
 
-// The block of b as strips of kVectors vectors, each [depth, kVectors·lanes] without gaps and
-// filled up with zeros.
+// The block of b as B micro-panels of kVectors vectors, each [depth, kVectors·lanes] without gaps
+// and filled up with zeros.
 HWY_INLINE void PackStrip(const LadderJob& job, int64_t batch, int64_t p0, int64_t p_end, int64_t j,
                           int64_t j_end, float* to) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
@@ -236,7 +236,7 @@ HWY_INLINE void PackStrip(const LadderJob& job, int64_t batch, int64_t p0, int64
   }
 }
 
-// Step 4. Packed: the block of b is copied into strips that lie in the order in which tiles read
+// Step 4. Packed: the block of b is copied into B micro-panels, in the order in which tiles read
 // them, so that every load is aligned and whole, few pages are touched and a transposed b costs the
 // same; kRows of a are interleaved likewise. And threaded: all threads pack the block together,
 // meet, and share the rows of c. The block lies in the first thread's scratch, each thread's rows
@@ -285,7 +285,7 @@ void Packed(const LadderJob& job) {
             Tile<kRows, kVectors>(g.alpha, depth, a_at, b_at, c, job.c.ld, hc::Whole());
             continue;
           }
-          // The edge: a whole tile beside c, of which c takes what exists.
+          // The edge: a whole tile beside c. Only its part inside c is copied to c.
           HWY_ALIGN float edge[kRows * kVectors * hn::MaxLanes(D())] = {};
           Tile<kRows, kVectors>(g.alpha, depth, a_at, b_at, edge, width, hc::Whole());
           for (int64_t r = 0; r < rows; ++r) {

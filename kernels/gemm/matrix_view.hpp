@@ -9,9 +9,9 @@
 
 namespace rooflane::gemm {
 
-// Row i of op(a), or column i of op(b), is vector i. Its element p stands batch·batch_stride +
-// i·outer + p·inner elements behind `data`. One of outer and inner is 1. A block format's vectors
-// lie along memory (inner is 1), and p is a multiple of the block.
+// Row i of op(a), or column i of op(b), is vector i. Its element p is batch·batch_stride + i·outer
+// + p·inner elements behind `data`. One of outer and inner is 1. A block format's vectors run along
+// memory (inner is 1), and p is a multiple of the block.
 struct MatrixView {
   DType type = nullptr;
   const std::byte* data = nullptr;
@@ -26,7 +26,7 @@ struct MatrixView {
         outer(along_k ? view.strides[1] : 1),
         inner(along_k ? 1 : view.strides[1]) {}
 
-  // Of float32, without gaps but those given.
+  // A view of float32, without gaps except those given.
   MatrixView(const float* floats, std::int64_t batch, std::int64_t outer_stride,
              std::int64_t inner_stride)
       : type(&float32),

@@ -1,5 +1,5 @@
-// GEMM, the ladder of `opencl`: lays out the grids of gemm_ladder.cl. The ideas in order, with what
-// each buys: gemm.hpp.
+// GEMM, the ladder of `opencl`: lays out the grids of gemm_ladder.cl. gemm.hpp lists the ideas in
+// order.
 #include <fmt/format.h>
 
 #include "gemm_ladder_cl.hpp"

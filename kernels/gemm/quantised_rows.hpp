@@ -22,7 +22,8 @@ struct QuantisationStep {
   float inverse;  // 0, too, where it would overflow: the integers are 0
   bool finite;
 };
-// Of the largest magnitude, as bits: those of floats are ordered like integers, NaN above all.
+// The step for a largest magnitude, given as bits: the bits of floats are ordered like integers,
+// NaN above all.
 inline QuantisationStep quantisation_step(std::uint32_t largest_bits) {
   const auto largest = std::bit_cast<float>(largest_bits);
   if (largest_bits >= 0x7F800000) return {std::numeric_limits<float>::quiet_NaN(), 0, false};

@@ -20,7 +20,7 @@ namespace rooflane::gemm {
 struct BoundFactors {
   BoundFactors(const Problem& problem, const Math& math);
   double products;  // operands are rounded to what the math multiplies, and sums
-  double start;     // of beta · c0 and of what an epilogue adds: sums alone are
+  double start;     // of beta · c0 and of the epilogue's additions: sums alone are
   double plain;     // how much farther plain sums in the math's format may err
   double below;     // of roundings below float32's normal numbers, whatever the magnitudes
 };
@@ -157,7 +157,7 @@ struct RowOfA {
     }
   }
 
-  // Where the zero point falls near a tie, what stands at an end may be a step off too.
+  // If the zero point is near a tie, an element at either end may be a step off too.
   void keep_to_bytes(double least, double most) {
     const double step = (most - least) / 255;
     if (step == 0) return;
@@ -171,7 +171,7 @@ struct RowOfA {
   }
 };
 
-// Freivalds' product over all of c; only where no function of an element stands between.
+// Freivalds' product over all of c; only if no function of single elements is in between.
 bool whole_check_applies(const Problem& problem);
 WholeError whole_check(const Problem& problem, const Math& math, const Operands& operands,
                        std::uint64_t seed);

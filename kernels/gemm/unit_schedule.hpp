@@ -1,5 +1,5 @@
-// Schedules of products on a unit (unit_product.hpp): which are legal, what each is predicted to
-// take, and the choice of one. The fields are those of hwy_schedule.hpp, of which these are read:
+// Schedules of products on a unit (unit_product.hpp): which are legal, the predicted time of each,
+// and the choice of one. The fields are those of hwy_schedule.hpp, and these are read:
 //   few_rows  threads; nc: rows of b a task
 //   packed    threads, m_parts, n_parts, static; mc, nc, kc: a block of c and of k;
 //             share_a=0 and pack_b=1: each share packs the rows of a, or columns of b, that it

@@ -1,5 +1,5 @@
-// See units.hpp. What may be chosen under a math keeps its promise: bf16 lets subnormal numbers
-// count as zero, as vdpbf16ps and AMX have it, fp32 does not; integers are exact by every unit.
+// See units.hpp. A unit is chosen only if it keeps the math's promise: bf16 lets subnormal numbers
+// count as zero, as vdpbf16ps and AMX do, fp32 does not; integers are exact by every unit.
 #include "kernels/gemm/units.hpp"
 
 #include <algorithm>
@@ -142,7 +142,7 @@ double seconds_of(const Schedule& schedule, const UnitProblem& of) {
   return predict(schedule, of, traits_for(of.unit, schedule.threads));
 }
 
-// Of these units the one that is predicted to be fastest, with what the tuning names.
+// The one of these units that is predicted to be fastest, with the values that the tuning gives.
 Choice fastest(UnitSet set, std::vector<UnitKind> kinds, const Problem& problem,
                const Tuning& tuning, const Environment& env) {
   std::optional<Choice> best;
@@ -159,7 +159,8 @@ Choice fastest(UnitSet set, std::vector<UnitKind> kinds, const Problem& problem,
   return *std::move(best);
 }
 
-// Of the unit that the tuning names, whether or not this CPU has it; else of the fastest.
+// The choice of the unit that the tuning names, whether or not this CPU has it; else of the
+// fastest.
 Choice choose(UnitSet set, const Problem& problem, const Tuning& tuning, const Environment& env) {
   // Predictions for variants of one instruction set are made on any CPU.
   const std::vector<UnitKind> known = kinds_for(set, problem, env, true);
@@ -221,7 +222,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& given) {
   }
   const bool anywhere = !has(set, UnitKind::fma);
   const std::vector<UnitKind> kinds = kinds_for(set, problem, env, anywhere);
-  // Of several units fewer schedules each.
+  // If there are several units, fewer schedules of each.
   const std::size_t most = kinds.size() > 1 ? 20 : 40;
   std::vector<std::pair<double, Tuning>> ranked;
   for (const UnitKind kind : kinds) {

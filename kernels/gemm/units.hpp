@@ -21,8 +21,8 @@ constexpr UnitSet operator|(UnitSet set, UnitKind kind) {
   return set | 1u << static_cast<unsigned>(kind);
 }
 
-// Of AVX-512 and AMX (units_x86.cpp): why this CPU lacks a unit, and its record. Without them in
-// the build (units_none.cpp) all are lacking.
+// For AVX-512 and AMX (units_x86.cpp): why this CPU lacks a unit, and its record. A build without
+// them (units_none.cpp) lacks all.
 std::optional<std::string> absence_of_x86(UnitKind kind);
 Unit x86_unit(UnitKind kind, const Problem& problem, const Environment& env);
 

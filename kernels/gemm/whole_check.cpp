@@ -39,7 +39,7 @@ class LinearEpilogue {
     if (g.epilogue.has(Epilogue::Op::add)) residual_ = const_matrix(inputs.at("residual"));
   }
   bool empty() const { return bias_ == nullptr && residual_.data == nullptr; }
-  // Of a row of c the sum over signs, and the norms together.
+  // Adds a row of c: its sum over signs, and its norm.
   void add(int64_t batch, int64_t i, const std::vector<double>& signs, double& sum,
            double& norms) const {
     for (const float* row :
@@ -127,8 +127,8 @@ RowProduct multiply_row(const Whole& whole, int64_t batch, int64_t i, const Prod
     sum += row.values[p] * product.y[p];
     norm_a += row.values[p] * row.values[p];
   }
-  // Of n elements: of zeros n times as many; a row is quantised once for all of them, so that
-  // what x leaves of op(b) counts.
+  // For n elements: n times as many for zeros; a row is quantised once for all of them, so that
+  // op(b)·x counts.
   const auto n = static_cast<double>(g.n), k = static_cast<double>(g.k);
   const AbsoluteErrors& errors = whole.errors;
   const double absolute = errors.dynamic
@@ -147,7 +147,7 @@ void check_rows(const Whole& whole, int64_t batch, const Product& product, int64
   constexpr double deviations = 6;
   RowOfA row;
   for (int64_t i = first; i < last; ++i) {
-    double added = 0;  // norms of what is added to the product
+    double added = 0;  // norms of the operands that are added to the product
     RowProduct of_row;
     if (g.reads_ab()) of_row = multiply_row(whole, batch, i, product, row);
     auto& [expected, scale, absolute] = of_row;
@@ -193,9 +193,9 @@ bool whole_check_applies(const Problem& problem) {
 // random signs, so their sum has standard deviation at most sqrt(sum_j e_ij²); each |e_ij| is below
 // its bound, and |A_i||B_j| <= ‖A_i‖·‖B_j‖, hence at most
 //   (8 + sqrt(k)) · u · (|alpha| ‖A_i‖ ‖B‖_F + |beta| ‖c0_i‖ + ‖bias‖ + ‖residual_i‖);
-// a row fails beyond 6 of these deviations. Rows whose expected product is not finite are skipped:
-// the element-wise comparison and its scan judge those. Rounding c to its own format adds that of
-// each element, by the same argument together ‖c_i‖ times its size.
+// a row fails beyond 6 of these deviations. Rows with an expected product that is not finite are
+// skipped: the element-wise comparison and its scan judge those. Rounding c to its own format adds
+// that of each element, by the same argument together ‖c_i‖ times its size.
 WholeError whole_check(const Problem& problem, const Math& math, const Operands& operands,
                        std::uint64_t seed) {
   const Gemm g(problem);

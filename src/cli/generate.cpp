@@ -248,7 +248,7 @@ void check_ids(const std::string& option, const std::vector<std::int32_t>& ids,
   for (const std::int32_t id : ids) {
     if (id < vocabulary) continue;
     throw argument_error(
-        fmt::format("{}: {} is no token; allowed are 0 to {}", option, id, vocabulary - 1));
+        fmt::format("{}: {} is not a token; allowed are 0 to {}", option, id, vocabulary - 1));
   }
 }
 

@@ -99,7 +99,7 @@ void report_times(const TimesRequest& request, const generate::LanguageModel& mo
     if (has_text) text += "; then " + of_text.text();
     text += fmt::format("; {} of memory", print_bytes(static_cast<std::size_t>(memory)));
     if (drafts) {
-      text += fmt::format("; drafts: {} tokens, of which {} were right, {} passes of the model",
+      text += fmt::format("; drafts: {} tokens, {} of them right, {} passes of the model",
                           counts.drafted, counts.accepted, counts.passes);
       if (counts.differs) text += ", no more since passes of several tokens computed other bits";
     }

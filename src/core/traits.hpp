@@ -26,7 +26,7 @@ enum Copy : int { in_order, in_four, within_l3 };
 inline constexpr int copies = 3;
 
 struct Traits {
-  // Of one thread.
+  // The rates of one thread.
   struct Rates {
     double fma = 0;             // flop/s, float32, at the ISA target
     double read[levels] = {};   // bytes/s loaded from a level
@@ -55,22 +55,22 @@ struct Traits {
   // How much later than their mean the last of `threads` ends equal work, as a part of that work:
   // cores that others share are slower. 0 for one.
   double jitter = 0;
-  // Pages of 4 KiB whose addresses are translated at once, and s that another one takes, where rows
-  // in them are read one after the other.
+  // How many pages of 4 KiB the TLB translates without a walk, and the seconds of a walk, if rows
+  // in these pages are read one after the other.
   double pages = 0, page_walk = 0;
   // Units for short operands that this CPU has, by instruction: as calibrated.
   std::map<std::string, Peak> units;
   // What was learned on this machine, else what is shipped.
   ModelConstants constants;
 
-  // Operations/s of each of one or several threads at what an instruction multiplies. Of one that
-  // was not measured, as derived from float32's multiply-adds.
+  // Operations/s of each of one or several threads with this instruction. Derived from float32's
+  // multiply-adds if the instruction was not measured.
   double rate(std::string_view instruction, bool several) const;
 };
 
 // The traits of this machine at an ISA target (its Highway name) and number of threads: from the
 // file that traits_file() names, which is read once, or derived. The reference stays valid.
-// Thread-safe, never throws for a broken file: traits_source() tells what is wrong with it.
+// Thread-safe, never throws for a broken file: traits_source() says what is wrong with it.
 const Traits& traits(std::string_view isa, int threads);
 
 // From the reported sizes and the clock; every constant has its derivation in traits.cpp.
@@ -109,8 +109,8 @@ struct TraitsSource {
 TraitsSource read_traits(const std::filesystem::path& file);
 const TraitsSource& traits_source();  // of traits_file(), read once
 
-// In place of what traits_source() found, from here on; nothing: that again. References to traits
-// stay valid and show the new ones. For comparing models: no plan may be made meanwhile.
+// Replaces the traits that traits_source() found; nullopt restores those. References to traits stay
+// valid and show the new ones. For comparing models: no plan may be made meanwhile.
 void use_traits(std::optional<MeasuredTraits> measured);
 // How often that was done: what was planned by other traits is no longer what would be.
 int traits_uses();

@@ -30,7 +30,7 @@ struct Environment {
   std::string library;        // path of a CBLAS library; empty: the default search
   int device = 0;             // of the variant's backend
   bool device_timer = false;  // record events on a CPU device too (others always do)
-  Pool* pool = nullptr;       // whose threads; null: default_pool()
+  Pool* pool = nullptr;       // the threads; null: default_pool()
   // Where make_plan looks for a tuning when it is given none; null: tuned_schedules().
   const TunedSchedules* tuned = nullptr;
 };
@@ -127,7 +127,8 @@ class Plan {
 
  private:
   Problem problem_;
-  // Of the problem, from the first bind() on: binding again takes no longer than a short run.
+  // The problem's tensors, kept from the first bind() on, so that binding again takes no longer
+  // than a short run.
   std::vector<TensorSpec> tensors_;
   std::vector<Shape> shapes_;
 };
@@ -161,12 +162,12 @@ struct Variant {
   std::optional<std::string> (*unsupported)(const Problem&, const Environment&);
   // The search space for this problem with the model's first guess at the front; never empty.
   std::vector<Tuning> (*tunings)(const Problem&, const Environment&);
-  // `constants`: views of every tensor whose role is constant (gemm's b when prepack=1). Keys that
+  // `constants`: views of every tensor with the role constant (gemm's b if prepack=1). Keys that
   // `tuning` lacks take the value of the first guess. Throws Error.
   std::unique_ptr<Plan> (*plan)(const Problem&, const Tuning&, const Environment&,
                                 const Operands& constants);
-  // What is wrong with a complete tuning whose values are each in range, on a supported problem;
-  // nothing when `plan` will take it. Null: nothing ever is.
+  // What is wrong with a complete tuning, each value in range, on a supported problem; nothing if
+  // `plan` accepts it. Null: it accepts all.
   std::optional<std::string> (*tuning_defect)(const Problem&, const Tuning&,
                                               const Environment&) = nullptr;
   // Seconds that a complete, legal tuning is predicted to take. Null: there is no model.
@@ -202,7 +203,7 @@ std::unique_ptr<Plan> make_plan(const Variant& variant, const Problem& problem,
                                 const Operands& constants);
 
 // Checks keys and ranges of a tuning; throws Error with the nearest valid key. `step=I` selects a
-// rung where there is a ladder, and stands alone.
+// rung if there is a ladder, and must be the only key.
 Tuning parse_tuning(const Variant& variant, std::string_view text);
 // Variant::complete, or `given` laid over the first guess; over the first tuning of the search
 // space that agrees with it on the tunables that select, where one of them is given.

@@ -63,7 +63,7 @@ Strided within(const Strided& view, const Strided& region, std::size_t tensor) {
   return result;
 }
 
-// One phase, whose caches are of another format already.
+// One phase. Its caches already have another format.
 class Rewriter {
  public:
   Rewriter(Phase& phase, const std::set<std::string>& caches) : phase_(phase), caches_(caches) {}

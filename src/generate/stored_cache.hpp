@@ -1,5 +1,5 @@
-// Caches of keys and values in another format than float32: a rewrite of a model whose calls write
-// float32, and the rows that go from there into the cache. Attention reads them as they lie.
+// Caches of keys and values in another format than float32: a rewrite of a model with calls that
+// write float32, and the rows that go from there into the cache. Attention reads them in place.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// A plugin whose library is loaded by a runner in a jail (runner.cpp) and never by this process.
-// This process owns the operands, takes the time, and compares; what the runner says is checked
-// like a file of a stranger's.
+// A plugin in a jail: a runner (runner.cpp) loads its library, never this process. This process
+// owns the operands, takes the time, and compares; it checks the runner's answers like an untrusted
+// file.
 #pragma once
 
 #include <string>
@@ -40,7 +40,7 @@ const rooflane_plugin* take_description(const Answer& answer);
 // A problem with all its parameters, as reports name it.
 std::string full_text(const Problem& problem);
 
-// How reasons begin that tell of the kernel's process, not of its results.
+// The beginning of reasons that concern the kernel's process, not its results.
 inline constexpr const char* crashed = "crash: ";
 inline constexpr const char* hung = "timeout: ";
 

@@ -128,8 +128,8 @@ class Builder {
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// Of "source.c:5:3: missed: couldn't vectorize loop" what a reader can do something about, each
-// once: the loops, and the statement that is to blame, which follows them.
+// The lines such as "source.c:5:3: missed: couldn't vectorize loop" that help a reader, each once:
+// the loops, and the statement that prevents it, which follows them.
 std::vector<std::string> reasons_in(const std::string& text) {
   std::vector<std::string> reasons;
   std::set<std::string> seen;

@@ -76,7 +76,7 @@ bool is_packed(const std::string& mnemonic) {
   return !scalar;
 }
 
-// Of "call 1060 <expf@plt>" the function, where it is one that computes a number.
+// The function in "call 1060 <expf@plt>", if it is one that computes a number.
 std::string math_called_by(const Instruction& instruction) {
   constexpr std::string_view functions[] = {
       "acos", "asin",      "atan",  "cbrt", "ceil",  "cos",  "cosh", "erf",   "erfc", "exp",

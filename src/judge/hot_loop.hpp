@@ -25,7 +25,7 @@ struct HotLoop {
 std::string disassembly_of(jail::Kind kind, const std::string& folder);
 // Nothing where a disassembly holds no loop.
 std::optional<HotLoop> hot_loop_in(const std::string& disassembly);
-// A clock of the C or C++ library that the code defines anew; empty: none.
+// A clock function of the C or C++ library that the code redefines; empty: none.
 std::string clock_defined_in(const std::string& disassembly);
 
 }  // namespace rooflane::judge

@@ -69,8 +69,8 @@ struct Judgement {
 Judgement judge(const Request& request, const Catalogue& catalogue,
                 const std::vector<std::string>& worker_command, const Row& stamp);
 
-// Problems like the listed ones that nobody saw: other sizes, the same flags. Of each pair the
-// first has sizes that are multiples of 64 as far as they may, and not those that are listed.
+// Problems like the listed ones that nobody saw: other sizes, the same flags. The first of each
+// pair has sizes that are multiples of 64 where possible, and not the listed ones.
 std::vector<Problem> hidden_problems(const std::vector<Problem>& listed, int count,
                                      std::uint64_t seed);
 

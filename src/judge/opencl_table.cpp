@@ -13,7 +13,7 @@ namespace rooflane::judge {
 
 namespace {
 
-// What stands behind `// KEY:` in a line of the source; empty: there is no such line.
+// The text behind `// KEY:` in a line of the source; empty: there is no such line.
 std::string line_of(const std::string& source, const std::string& key) {
   for (std::string_view line : split(source, '\n')) {
     const std::string begin = fmt::format("// {}:", key);
