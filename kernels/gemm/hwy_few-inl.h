@@ -148,7 +148,6 @@ void SkinnyColumns(const FewRowsCall& c, const PartOfK& part, std::int64_t col, 
     common::HWY_NAMESPACE::ReduceFour(
         d, sums[first / rows][first % rows], sums[s1 / rows][s1 % rows], sums[s2 / rows][s2 % rows],
         sums[s3 / rows][s3 % rows], common::HWY_NAMESPACE::Plus(), four);
-#pragma GCC unroll 4
     for (int s = first; s < std::min(first + 4, count); ++s) {
       reinterpret_cast<float*>(c.sums)[s % rows * c.ld + col + s / rows * apart] = four[s - first];
     }

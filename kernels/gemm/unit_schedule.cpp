@@ -96,9 +96,9 @@ class Model : Costs {
     const double k = real(round_up(g_.k, decoded_together));
     // What surrounds a column's products: some columns' loops, sums across lanes, a last part of k.
     const bool across = unit_.few.together == 1;
-    const double around = tile_ops / (across ? few_columns : real(unit_.few.together)) +
-                          (across ? (sum_ops + store_ops) * real(g_.m) : 0) +
-                          (decodes_ && g_.k % decoded_together != 0 ? tile_ops : 0);
+    const double passes = decodes_ && g_.k % decoded_together != 0 ? 2 : 1;
+    const double around = passes * tile_ops / (across ? few_columns : real(unit_.few.together)) +
+                          (across ? (sum_ops + store_ops) * real(g_.m) : 0);
     t.core = 2 * columns * real(g_.m) * k / unit_rates_.few +
              ops(((decoding * k + vector_ops * real(g_.m)) / vector_words + around) * columns);
     t.of(source_) += read(columns * real(g_.k) * bytes_of_k(b_type_), source_);
