@@ -18,7 +18,8 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "tests" / "judged_hwy.c"
 ALLOWED = 0.03
-SHAPES = ("softmax:rows=512,cols=1000", "gemm:m=256,n=256,k=256", "layernorm:rows=512,cols=768",
+SHAPES = ("softmax:rows=512,cols=1000", "softmax:rows=64,cols=1000", "add:rows=64,cols=256",
+          "gemm:m=256,n=256,k=256", "layernorm:rows=512,cols=768",
           "attention:batch=1,heads=4,q_len=128,kv_len=128,head_dim=64,causal=0",
           "gemm:m=256,n=256,k=256,a_type=bf16,b_type=bf16")
 
@@ -29,7 +30,7 @@ def main() -> int:
     parser.add_argument("--rooflane", default="build/rooflane")
     parser.add_argument("--budget", default="10")
     parser.add_argument("--threads", default="1")
-    parser.add_argument("--shape", action="append", help="default: five of four kernels")
+    parser.add_argument("--shape", action="append", help="default: seven of five kernels")
     given = parser.parse_args()
     library = next(given.prefix.glob("**/librooflane.so.0")).parent
     flags = f"-O2 -I{given.prefix}/include -L{library} -l:librooflane.so.0 -Wl,-rpath,{library}"

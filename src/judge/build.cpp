@@ -96,6 +96,7 @@ class Builder {
 
   // False when the step failed; its messages are added.
   bool step(const std::vector<std::string>& command) {
+    constexpr int not_found = 127;  // as the runner says it, and shells
     settings_.command = command;
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
     const jail::Outcome outcome =
@@ -112,6 +113,9 @@ class Builder {
     if (outcome.timed_out) {
       build_.timed_out = true;
       build_.messages += fmt::format("\nthe compiler was ended after {:g} s\n", build_seconds);
+    } else if (outcome.status == not_found && said.empty()) {
+      throw unavailable_error(fmt::format(
+          "no compiler: {} is not installed (Debian's packages gcc and g++)", command.front()));
     } else if (outcome.status != 0 && said.empty()) {
       build_.messages +=
           outcome.status > 128

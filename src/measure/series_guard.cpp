@@ -21,8 +21,9 @@ namespace {
 
 // Runs of at least this are all preceded by a change; it moves three cache lines, a fiftieth of it.
 constexpr double changed_each_ns = 10e3;
-// Changes in a series of shorter runs.
-constexpr std::int64_t changes_of_series = 32;
+// Changes in a series of shorter runs, a millisecond long: each costs the CPU of another process,
+// which fetches the lines, up to a microsecond.
+constexpr std::int64_t changes_of_series = 12;
 // Changes of a series that are compared with the reference; where inputs are converted for it, one.
 constexpr std::size_t compared_changes = 6;
 // Elements of an output row that are looked at: as many as lie in a cache line.
@@ -86,7 +87,12 @@ SeriesGuard::Change SeriesGuard::change() {
   change.row = static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(to.rows())));
   const auto col = static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(to.cols())));
   change.cols = std::min(looked_at, to.cols());
-  change.first_col = std::min(col, to.cols() - change.cols);
+  const std::size_t size = to.dtype->bytes(1);
+  // In one cache line: the changed lines are fetched from this CPU by the one that computes.
+  const auto place = reinterpret_cast<std::uintptr_t>(to.row(change.row)) / size;
+  const auto before = (place + static_cast<std::uintptr_t>(col)) % looked_at;
+  change.first_col = std::min(std::max<std::int64_t>(0, col - static_cast<std::int64_t>(before)),
+                              to.cols() - change.cols);
   if (!inputs_.empty()) {
     const TensorSpec& input = inputs_[draw(inputs_.size())];
     const View& from = operands_.all().at(input.name);
@@ -113,7 +119,6 @@ SeriesGuard::Change SeriesGuard::change() {
         static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(from.elements() / block)));
     std::memmove(change.input, data + from.dtype->bytes(other * block), bytes);
   }
-  const std::size_t size = to.dtype->bytes(1);
   std::byte* const cells = to.row(change.row) + static_cast<std::size_t>(change.first_col) * size;
   const std::size_t bytes = static_cast<std::size_t>(change.cols) * size;
   change.stale.assign(cells, cells + bytes);
