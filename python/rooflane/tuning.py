@@ -160,6 +160,11 @@ class Trial:
         return self.outcome is Outcome.CORRECT and self.ratio is not None
 
     @property
+    def samples(self) -> int:
+        """How many rounds there were."""
+        return len(self.ns)
+
+    @property
     def speed_up(self) -> float:
         """Over the default; 0 of what is not correct."""
         return 1 / self.ratio.value if self.correct and self.ratio else 0.0

@@ -175,29 +175,12 @@ def standing(evaluations: Sequence[Any]) -> Any:
     return evaluations[-1]
 
 
-@dataclass(frozen=True)
-class _Weighed:
-    trial: Trial
-
-    @property
-    def outcome(self) -> Outcome:
-        return self.trial.outcome
-
-    @property
-    def ratio(self) -> Ratio | None:
-        return self.trial.ratio
-
-    @property
-    def samples(self) -> int:
-        return len(self.trial.ns)
-
-
 def merged(trials: Iterable[Trial]) -> list[Trial]:
     """One trial for each configuration, in the order in which they were first tried."""
-    groups: dict[str, list[_Weighed]] = {}
+    groups: dict[str, list[Trial]] = {}
     for trial in trials:
-        groups.setdefault(text_of(trial.configuration), []).append(_Weighed(trial))
-    return [standing(group).trial for group in groups.values()]
+        groups.setdefault(text_of(trial.configuration), []).append(trial)
+    return [standing(group) for group in groups.values()]
 
 
 def tunables_of(configurations: Iterable[Configuration]) -> tuple[Tunable, ...]:

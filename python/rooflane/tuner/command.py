@@ -181,6 +181,7 @@ class Course:
     facts: dict[str, Any]
     run: int
     search: Search
+    is_searched: bool = False
     batches: int = 0
     last: float = 0.0  # the logarithm of the speed-up that the last batch brought
 
@@ -223,6 +224,8 @@ class Tuning:
                 self.progress.target(index)
                 self.attempt(target, lambda one: courses.append(self.begin(one)), target)
             self.share(courses)
+            for course in courses:
+                course.is_searched = True
             while courses:
                 self.progress.target(len(self.targets) - len(courses))
                 course = courses.pop(0)
@@ -270,7 +273,8 @@ class Tuning:
         """Batches of evaluations. Each goes to the search with the largest expected gain times
         weight, until none promises anything, or the evaluations or the time of all are used up. A
         search that fails leaves the list."""
-        left = self.given.budget * len(courses)
+        left = (self.given.budget * len(courses)
+                - sum(len(course.search.history.trials) for course in courses))
         seconds, begin = self.seconds_for(1), time.monotonic()
         errors = worth.ModelErrors()
         playing = list(courses)
@@ -307,22 +311,25 @@ class Tuning:
         return (gain * worth.seconds_of(history) * course.target.weight if gain >= worth.DOUBT
                 else 0.0)
 
-    def take(self, course: Course, batch: int | None = None) -> None:
-        """Goes on with a search; another may have been open. Raises Refused, Lost."""
-        if self.evaluator.target != course.target:
-            self.evaluator.open(course.target)
+    def take(self, course: Course, batch: int) -> None:
+        """Goes on with a search. Raises Refused, Lost."""
+        self.open_again(course)
         course.search.execute(batch)
 
+    def open_again(self, course: Course) -> None:
+        """Another target may have been open. Raises Refused, Lost."""
+        if self.evaluator.target != course.target:
+            self.evaluator.open(course.target)
+
     def finish(self, course: Course, left: int) -> None:
-        """Searches, unless the search has had its batches, and compares; so many targets share the
-        time that is left. Raises Refused, Lost."""
+        """Searches, unless that was done, and compares; so many targets share the time that is
+        left. Raises Refused, Lost."""
         state, verdict = "interrupted", None
         try:
-            if not course.batches:
+            self.open_again(course)
+            if not course.is_searched:
                 course.search.limits.seconds = self.seconds_for(left)
-                self.take(course)
-            elif self.evaluator.target != course.target:
-                self.evaluator.open(course.target)
+                course.search.execute()
             verdict = self.decide(course.space, course.target, course.search, left)
             state = "undecided" if verdict.kind == "undecided" else "finished"
         except (Refused, Lost):
