@@ -72,6 +72,10 @@ void barrier_wait(uint address, uint parity) {
       "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n\t"
       "@!over bra again;\n\t}" ::"r"(address), "r"(parity) : "memory");
 }
+// Before an item uses a map that `describe` may have changed.
+void acquire_map(ulong map) {
+  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+}
 // A box of the tensor that `map` describes, from element (x, y, z) on; zeros beyond its edges.
 void copy_box(uint to, ulong map, int x, int y, int z, uint full) {
   asm volatile(
@@ -113,9 +117,8 @@ Work work_of(int number, int row_tiles, int col_tiles) {
 // One work-item starts all copies of a group.
 void produce(uint stages, uint full, uint empty, ulong maps, int n, int k, int k_share,
              int row_tiles, int col_tiles, int count) {
-  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(maps) : "memory");
-  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(maps + 128)
-               : "memory");
+  acquire_map(maps);
+  acquire_map(maps + 128);
   uint stage = 0;
   uint parity = 1;  // nobody holds a stage at first
   for (int number = get_group_id(0); number < count; number += get_num_groups(0)) {
@@ -306,6 +309,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
     return;
   }
 
+#if STAGED
+  if (lid % 128 == 0) acquire_map((ulong)(size_t)maps + 256);
+#endif
   const int lane = lid % 32;
   const int consumer = lid / 128;
   const int is_odd = lane & 1;
