@@ -3,6 +3,7 @@
 
 #include "backends/highway.hpp"
 #include "kernels/gemm/hwy_job.hpp"
+#include "kernels/gemm/kept_matrices.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -47,7 +48,7 @@ PlanFacts UnitProduct::facts() const {
   facts.isa = unit_.isa;
   facts.path = path();
   facts.tuning = tuning_of(s_);
-  facts.packed_bytes = kept_.bytes();
+  facts.packed_bytes = kept_bytes_;
   facts.workspace_bytes = workspace_bytes_;
   return facts;
 }
@@ -76,6 +77,18 @@ void UnitProduct::keep_scale(const float* scale) {
   kept_scale_.assign(scale, scale + g_.n);
   b_scale_ = kept_scale_.data();
   workspace_bytes_ += kept_scale_.size() * sizeof(float);
+}
+
+void UnitProduct::allocate_kept(int64_t bytes) {
+  kept_bytes_ = static_cast<std::size_t>(bytes);
+  const auto buffer = std::make_shared<Buffer>(kept_bytes_);
+  kept_ = {buffer, static_cast<std::byte*>(buffer->data())};
+}
+
+// Plans that read one matrix with many rows of a and with few keep it once.
+void UnitProduct::share_kept(const std::byte* b) {
+  static KeptMatrices matrices;
+  kept_ = matrices.keep(b, kept_, kept_bytes_);
 }
 
 PackCall UnitProduct::rows_of_a(int64_t batch, int64_t first, int64_t count, int thread) const {
