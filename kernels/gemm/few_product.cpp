@@ -37,11 +37,9 @@ class FewProduct final : public UnitProduct {
   void keep(const ProductOperands& constants) {
     keep_scale(constants.b_scale);
     const auto bytes = static_cast<int64_t>(b_type_->bytes(g_.k));
-    allocate_kept(g_.batch * g_.n * bytes);
-    for (int64_t row = 0; row < g_.batch * g_.n; ++row) {
-      std::copy_n(constants.b.at(row / g_.n, row % g_.n), bytes, kept_.get() + row * bytes);
-    }
-    share_kept(constants.b.data);
+    keep_packed(constants.b.data, g_.batch * g_.n, bytes, [&](int64_t row, std::byte* to) {
+      std::copy_n(constants.b.at(row / g_.n, row % g_.n), bytes, to);
+    });
     b_ = MatrixView(contiguous_view(kept_.get(), Shape{g_.batch, g_.n, g_.k}, b_type_), true);
   }
 

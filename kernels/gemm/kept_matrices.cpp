@@ -1,8 +1,6 @@
 // See kept_matrices.hpp.
 #include "kernels/gemm/kept_matrices.hpp"
 
-#include <cstring>
-
 namespace rooflane::gemm {
 namespace {
 
@@ -13,37 +11,38 @@ constexpr std::size_t block_bytes = std::size_t{16} << 20, line_bytes = 64;
 
 }  // namespace
 
-std::shared_ptr<std::byte> KeptMatrices::keep(const std::byte* source,
-                                              const std::shared_ptr<std::byte>& packed,
-                                              std::size_t bytes) {
+std::vector<KeptMatrices::Memory> KeptMatrices::packed_from(const std::byte* source,
+                                                            std::size_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
-  const std::pair key(source, bytes);
-  const auto [first, last] = known_.equal_range(key);
+  std::vector<Memory> living;
+  const auto [first, last] = known_.equal_range({source, bytes});
   for (auto each = first; each != last; ++each) {
-    std::shared_ptr<std::byte> other = each->second.lock();
-    if (other != nullptr && std::memcmp(other.get(), packed.get(), bytes) == 0) {
-      return other;
-    }
+    if (Memory memory = each->second.lock()) living.push_back(std::move(memory));
   }
-  std::shared_ptr<std::byte> kept = in_huge_pages(packed, bytes);
-  known_.emplace(key, kept);
-  return kept;
+  return living;
 }
 
-std::shared_ptr<std::byte> KeptMatrices::in_huge_pages(const std::shared_ptr<std::byte>& packed,
-                                                       std::size_t bytes) {
-  if (bytes < least || bytes >= most) return packed;
+KeptMatrices::Memory KeptMatrices::allocate(std::size_t bytes) {
+  const auto part_of = [](const std::shared_ptr<Buffer>& buffer, std::size_t offset) {
+    return Memory(buffer, static_cast<std::byte*>(buffer->data()) + offset);
+  };
+  if (bytes < least || bytes >= most) return part_of(std::make_shared<Buffer>(bytes), 0);
+  const std::lock_guard<std::mutex> lock(mutex_);
   std::shared_ptr<Buffer> block = block_.lock();
   if (block == nullptr || block->bytes() - used_ < bytes) {
     block = std::make_shared<Buffer>(block_bytes);
     block_ = block;
     used_ = 0;
   }
-  std::shared_ptr<std::byte> kept(block, static_cast<std::byte*>(block->data()) + used_);
-  std::memcpy(kept.get(), packed.get(), bytes);
+  const std::size_t offset = used_;
   used_ += (bytes + line_bytes - 1) / line_bytes * line_bytes;
-  return kept;
+  return part_of(block, offset);
+}
+
+void KeptMatrices::add(const std::byte* source, std::size_t bytes, const Memory& packed) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::erase_if(known_, [](const auto& entry) { return entry.second.expired(); });
+  known_.emplace(std::pair(source, bytes), packed);
 }
 
 }  // namespace rooflane::gemm

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "core/buffer.hpp"
 
@@ -14,18 +15,16 @@ namespace rooflane::gemm {
 
 class KeptMatrices {
  public:
-  // What a plan that packed these bytes from `source` is to keep: those of another plan if they are
-  // the same, else its own, perhaps moved.
-  std::shared_ptr<std::byte> keep(const std::byte* source, const std::shared_ptr<std::byte>& packed,
-                                  std::size_t bytes);
+  using Memory = std::shared_ptr<std::byte>;
+
+  // What living plans packed from `source` that has this size, perhaps from other values.
+  std::vector<Memory> packed_from(const std::byte* source, std::size_t bytes);
+  // Memory to pack into, and its entry once that is done.
+  Memory allocate(std::size_t bytes);
+  void add(const std::byte* source, std::size_t bytes, const Memory& packed);
 
  private:
-  std::shared_ptr<std::byte> in_huge_pages(const std::shared_ptr<std::byte>& packed,
-                                           std::size_t bytes);
-
   std::mutex mutex_;
-  // By source and size. Whether they are the same is decided by the bytes: the caller may have
-  // changed what lies at the source.
   std::multimap<std::pair<const std::byte*, std::size_t>, std::weak_ptr<std::byte>> known_;
   std::weak_ptr<Buffer> block_;  // that is being filled
   std::size_t used_ = 0;

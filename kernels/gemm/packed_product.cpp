@@ -99,13 +99,15 @@ class PackedProduct final : public UnitProduct {
   void keep(const ProductOperands& constants) {
     b_ = constants.b;
     keep_scale(constants.b_scale);
-    allocate_kept(g_.batch * b_panels() * b_panel_words() * word_bytes);
-    parallel_for(env_.pool, s_.threads, g_.batch * b_panels(), [&](int64_t task, int) {
-      for (int64_t block = 0; block < k_blocks(); ++block) {
-        pack_b_panel(task / b_panels(), task / b_panels(), task % b_panels(), block);
-      }
-    });
-    share_kept(constants.b.data);
+    keep_packed(constants.b.data, g_.batch * b_panels(), b_panel_words() * word_bytes,
+                [&](int64_t piece, std::byte* to) {
+                  const int64_t batch = piece / b_panels(), panel = piece % b_panels();
+                  for (int64_t block = 0; block < k_blocks(); ++block) {
+                    pack_b(batch, panel, block,
+                           reinterpret_cast<std::uint32_t*>(to) + block_offset(block),
+                           needs_column_sums() ? sums_of_columns(batch, block, panel) : nullptr);
+                  }
+                });
   }
 
   // ---- packing

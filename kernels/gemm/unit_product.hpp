@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -56,10 +57,10 @@ class UnitProduct : public Product {
   // share none.
   void allocate_scratch(std::int64_t sums_words, std::int64_t rows_together);
   void keep_scale(const float* scale);
-  // Memory to pack b of prepack=1 into, and what is done when it was packed from `b`: where another
-  // plan keeps the same, that is kept.
-  void allocate_kept(std::int64_t bytes);
-  void share_kept(const std::byte* b);
+  // Keeps b of prepack=1: what another plan packed from `source`, if it is the same, else new
+  // memory. pack(piece, to) packs one of `pieces` pieces; threads do so at once.
+  void keep_packed(const std::byte* source, std::int64_t pieces, std::int64_t piece_bytes,
+                   const std::function<void(std::int64_t piece, std::byte* to)>& pack);
   static std::uint32_t* at(const Buffer& buffer, std::int64_t place) {
     return static_cast<std::uint32_t*>(buffer.data()) + place;
   }
