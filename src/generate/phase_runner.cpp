@@ -51,6 +51,11 @@ bool is_packed(const Problem& problem) {
   return find_param(problem.kernel(), prepack) != nullptr && problem.flag(prepack);
 }
 
+// A row of float32 reads b as fast where it stands.
+bool gains_by_packing(const Problem& problem) {
+  return is_packed(problem) && (problem.size("m") > 1 || problem.dtype("b_type") != &float32);
+}
+
 // The memory from which a product reads its weights: the tensor, or what the plan packed of it.
 std::vector<std::span<const std::byte>> matrices_of(const Plan& plan, const Operands& operands) {
   if (!operands.has("b")) return {};
@@ -197,7 +202,7 @@ void PhaseRunner::add(const model::Call& first, const model::Call& next) {
 
 Plan& PhaseRunner::plan_of(const model::Call& call, const Operands& operands) {
   const std::string text = call.math + " " + call.problem.text();
-  if (is_packed(call.problem) && !unshared_.contains(text)) {
+  if (gains_by_packing(call.problem) && !unshared_.contains(text)) {
     plans_.push_back(plan_of_problem(call, operands));
     if (packed_ == nullptr || packed_->shares(*plans_.back())) return *plans_.back();
     plans_.pop_back();
