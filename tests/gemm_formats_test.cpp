@@ -525,3 +525,33 @@ TEST_CASE("hwy takes the unit that is predicted to be fastest, and any that a tu
     }
   }
 }
+
+TEST_CASE("hwy: plans of the same constant b keep it once, and each its own once b changed") {
+  for (const char* const n : {"n=70", "n=700"}) {  // in pages of its own, and beside others
+    const std::string rest = std::string(",k=512,trans_b=1,b_type=q8_0,prepack=1,") + n;
+    Trial many("m=40" + rest), one("m=1" + rest);
+    std::memcpy(one.data<std::byte>("b"), many.data<std::byte>("b"), many.bytes("b"));
+    const auto plan_of = [&](const Trial& trial) {
+      auto plan = make_plan(gemm::hwy, trial.problem, {{"path", 4}}, trial.environment(),
+                            many.operands.all());
+      plan->bind(trial.operands.all());
+      return plan;
+    };
+    const auto kept = [](const Plan& plan) { return plan.regions().back().data(); };
+    auto first = plan_of(many);
+    const auto second = plan_of(one);
+    CHECK(kept(*second) == kept(*first));
+    std::fill_n(many.data<std::byte>("b"), many.bytes("b"), std::byte{0});
+    const auto third = plan_of(many);
+    CHECK(kept(*third) != kept(*first));
+    first->run();
+    std::memcpy(many.data<std::byte>("b"), one.data<std::byte>("b"), one.bytes("b"));
+    CHECK(many.verdict() == Status::passed);
+    first.reset();
+    second->run();
+    const Reference reference =
+        compute_reference(one.problem, one.operands.inputs(), seed, one.math);
+    CHECK(verify_output(one.problem, one.operands.all(), reference, seed, one.math).status ==
+          Status::passed);
+  }
+}

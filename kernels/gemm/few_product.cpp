@@ -37,12 +37,10 @@ class FewProduct final : public UnitProduct {
   void keep(const ProductOperands& constants) {
     keep_scale(constants.b_scale);
     const auto bytes = static_cast<int64_t>(b_type_->bytes(g_.k));
-    kept_ = Buffer(static_cast<std::size_t>(g_.batch * g_.n * bytes));
-    auto* const to = static_cast<std::byte*>(kept_.data());
-    for (int64_t row = 0; row < g_.batch * g_.n; ++row) {
-      std::copy_n(constants.b.at(row / g_.n, row % g_.n), bytes, to + row * bytes);
-    }
-    b_ = MatrixView(contiguous_view(kept_.data(), Shape{g_.batch, g_.n, g_.k}, b_type_), true);
+    keep_packed(constants.b.data, g_.batch * g_.n, bytes, [&](int64_t row, std::byte* to) {
+      std::copy_n(constants.b.at(row / g_.n, row % g_.n), bytes, to);
+    });
+    b_ = MatrixView(contiguous_view(kept_.get(), Shape{g_.batch, g_.n, g_.k}, b_type_), true);
   }
 
   void run_batches(int64_t first, int64_t count) override {

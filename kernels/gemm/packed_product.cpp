@@ -78,9 +78,7 @@ class PackedProduct final : public UnitProduct {
     if (own_b_) {
       own_b_words_ = round_up(div_up(s_.nc, unit_.nr) * b_panel_words(), page_words);
       b_memory_ = workspace(own_b_words_ * s_.threads);
-    } else if (g_.prepack) {
-      kept_ = Buffer(static_cast<std::size_t>(g_.batch * of_b * word_bytes));
-    } else {
+    } else if (!g_.prepack) {
       b_memory_ = workspace(together_ * of_b);
       // Pieces of at least so many words: claiming one costs little beside packing it.
       constexpr int64_t least_words = 2048;
@@ -101,11 +99,15 @@ class PackedProduct final : public UnitProduct {
   void keep(const ProductOperands& constants) {
     b_ = constants.b;
     keep_scale(constants.b_scale);
-    parallel_for(env_.pool, s_.threads, g_.batch * b_panels(), [&](int64_t task, int) {
-      for (int64_t block = 0; block < k_blocks(); ++block) {
-        pack_b_panel(task / b_panels(), task / b_panels(), task % b_panels(), block);
-      }
-    });
+    keep_packed(constants.b.data, g_.batch * b_panels(), b_panel_words() * word_bytes,
+                [&](int64_t piece, std::byte* to) {
+                  const int64_t batch = piece / b_panels(), panel = piece % b_panels();
+                  for (int64_t block = 0; block < k_blocks(); ++block) {
+                    pack_b(batch, panel, block,
+                           reinterpret_cast<std::uint32_t*>(to) + block_offset(block),
+                           needs_column_sums() ? sums_of_columns(batch, block, panel) : nullptr);
+                  }
+                });
   }
 
   // ---- packing
@@ -131,7 +133,9 @@ class PackedProduct final : public UnitProduct {
            (place * k_blocks() + block) * n_padded() + panel * unit_.nr;
   }
   // Micro-panels of b that all threads share, of prepack=1 or of a run.
-  const Buffer& b_memory() const { return g_.prepack ? kept_ : b_memory_; }
+  std::uint32_t* shared_b() const {
+    return g_.prepack ? reinterpret_cast<std::uint32_t*>(kept_.get()) : at(b_memory_, 0);
+  }
   // A block of k of a micro-panel of b.
   void pack_b(int64_t batch, int64_t panel, int64_t block, std::uint32_t* to,
               std::int32_t* column_sums) const {
@@ -150,7 +154,7 @@ class PackedProduct final : public UnitProduct {
   }
   void pack_b_panel(int64_t batch, int64_t place, int64_t panel, int64_t block) const {
     pack_b(batch, panel, block,
-           at(b_memory(), (place * b_panels() + panel) * b_panel_words() + block_offset(block)),
+           shared_b() + (place * b_panels() + panel) * b_panel_words() + block_offset(block),
            needs_column_sums() ? sums_of_columns(place, block, panel) : nullptr);
   }
 
@@ -272,7 +276,7 @@ class PackedProduct final : public UnitProduct {
   int64_t shared_place(const Share& c) const { return g_.prepack ? c.batch : c.place; }
   const std::uint32_t* b_panel(const Share& c, int64_t panel) const {
     if (own_b_) return at(b_memory_, c.thread * own_b_words_ + (panel - c.col0) * b_panel_words());
-    return at(b_memory(), (shared_place(c) * b_panels() + panel) * b_panel_words());
+    return shared_b() + (shared_place(c) * b_panels() + panel) * b_panel_words();
   }
 
   // A block of c, a block of k. An A micro-panel stays in L1 while those of b stream.

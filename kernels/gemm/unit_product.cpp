@@ -1,8 +1,12 @@
 // See unit_product.hpp.
 #include "kernels/gemm/unit_product.hpp"
 
+#include <cstring>
+
 #include "backends/highway.hpp"
+#include "core/parallel.hpp"
 #include "kernels/gemm/hwy_job.hpp"
+#include "kernels/gemm/kept_matrices.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -47,7 +51,7 @@ PlanFacts UnitProduct::facts() const {
   facts.isa = unit_.isa;
   facts.path = path();
   facts.tuning = tuning_of(s_);
-  facts.packed_bytes = kept_.bytes();
+  facts.packed_bytes = kept_bytes_;
   facts.workspace_bytes = workspace_bytes_;
   return facts;
 }
@@ -76,6 +80,36 @@ void UnitProduct::keep_scale(const float* scale) {
   kept_scale_.assign(scale, scale + g_.n);
   b_scale_ = kept_scale_.data();
   workspace_bytes_ += kept_scale_.size() * sizeof(float);
+}
+
+// Plans that read one matrix with many rows of a and with few keep it once. The address says where
+// to look. The bytes decide, piece by piece, as the caller may have changed what lies there.
+void UnitProduct::keep_packed(const std::byte* source, int64_t pieces, int64_t piece_bytes,
+                              const std::function<void(int64_t, std::byte*)>& pack) {
+  static KeptMatrices matrices;
+  const auto size = static_cast<std::size_t>(piece_bytes);
+  kept_bytes_ = static_cast<std::size_t>(pieces) * size;
+  // A unit may leave out columns that are not there.
+  const auto pack_whole = [&](int64_t piece, std::byte* to) {
+    std::fill_n(to, size, std::byte{0});
+    pack(piece, to);
+  };
+  const Buffer one(size);
+  auto* const repeated = static_cast<std::byte*>(one.data());
+  for (const KeptMatrices::Memory& known : matrices.packed_from(source, kept_bytes_)) {
+    int64_t piece = 0;
+    for (; piece < pieces; ++piece) {
+      pack_whole(piece, repeated);
+      if (std::memcmp(repeated, known.get() + piece * piece_bytes, size) != 0) break;
+    }
+    if (piece < pieces) continue;
+    kept_ = known;
+    return;
+  }
+  kept_ = matrices.allocate(kept_bytes_);
+  parallel_for(env_.pool, s_.threads, pieces,
+               [&](int64_t piece, int) { pack_whole(piece, kept_.get() + piece * piece_bytes); });
+  matrices.add(source, kept_bytes_, kept_);
 }
 
 PackCall UnitProduct::rows_of_a(int64_t batch, int64_t first, int64_t count, int thread) const {

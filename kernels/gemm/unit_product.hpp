@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -34,9 +35,7 @@ class UnitProduct : public Product {
   void bind(const ProductOperands& operands, const StoreJob& store) override;
   void run() override;
   PlanFacts facts() const override;
-  std::span<const std::byte> kept() const override {
-    return {static_cast<const std::byte*>(kept_.data()), kept_.bytes()};
-  }
+  std::span<const std::byte> kept() const override { return {kept_.get(), kept_bytes_}; }
 
  protected:
   static constexpr std::int64_t page_words = 1024;
@@ -58,6 +57,10 @@ class UnitProduct : public Product {
   // share none.
   void allocate_scratch(std::int64_t sums_words, std::int64_t rows_together);
   void keep_scale(const float* scale);
+  // Keeps b of prepack=1: what another plan packed from `source`, if it is the same, else new
+  // memory. pack(piece, to) packs one of `pieces` pieces; threads do so at once.
+  void keep_packed(const std::byte* source, std::int64_t pieces, std::int64_t piece_bytes,
+                   const std::function<void(std::int64_t piece, std::byte* to)>& pack);
   static std::uint32_t* at(const Buffer& buffer, std::int64_t place) {
     return static_cast<std::uint32_t*>(buffer.data()) + place;
   }
@@ -81,7 +84,8 @@ class UnitProduct : public Product {
   const StoreJob* store_job_ = nullptr;
   MatrixView a_, b_;
   const float* b_scale_ = nullptr;
-  Buffer kept_;  // b of prepack=1
+  std::shared_ptr<std::byte> kept_;  // b of prepack=1
+  std::size_t kept_bytes_ = 0;
   std::vector<float> kept_scale_;
   std::size_t workspace_bytes_ = 0;
   std::int64_t together_ = 1;

@@ -111,7 +111,7 @@ LlamaLengths lengths_of(const Room& room, std::int64_t past) {
   return {past, room.prompt, room.tokens + most, room.rows};
 }
 
-// Weights are held twice.
+// While they are packed, weights are held twice.
 void require_memory(const model::Instance& instance) {
   double bytes = model::memory_bytes(instance);
   for (const model::Tensor& tensor : instance.phases[prefill_phase].tensors) {
@@ -148,12 +148,32 @@ LanguageModel::LanguageModel(const Gguf& gguf, const Room& room, const Catalogue
       memory_(fitting(first_.instance), *converted_, 1, settings.threads),
       prefetch_(settings.threads, machine().l2_bytes / 2),
       pool_(pool_with_idle_work([this](int thread) { return prefetch_.step(thread); })),
-      prefill_(memory_, prefill_phase, first_, next_, catalogue, settings, pool_.get(), nullptr),
-      decode_(memory_, decode_phase, first_, next_, catalogue, settings, pool_.get(), &prefetch_) {
+      prefill_(memory_, prefill_phase, first_, next_, catalogue, settings, nullptr, pool_.get(),
+               nullptr),
+      decode_(memory_, decode_phase, first_, next_, catalogue, settings, &prefill_, pool_.get(),
+              &prefetch_) {
   for (std::size_t i = 0; i < room.rows.size(); ++i) {
-    part_rows(first_, next_, verify_phases + i, memory_, catalogue, settings);
-    verify_.emplace_back(memory_, verify_phases + i, first_, next_, catalogue, settings,
+    part_rows(first_, next_, verify_phases + i, memory_, catalogue, settings, prefill_);
+    verify_.emplace_back(memory_, verify_phases + i, first_, next_, catalogue, settings, &prefill_,
                          pool_.get(), nullptr);
+  }
+  drop_packed_weights();
+}
+
+void LanguageModel::drop_packed_weights() {
+  std::set<std::string> packed, touched;
+  const auto add = [&](std::size_t number, const PhaseRunner& runner) {
+    const std::vector<model::Tensor>& tensors = first_.instance.phases[number].tensors;
+    for (std::size_t t = 0; t < tensors.size(); ++t) {
+      if (tensors[t].kind != model::Tensor::Kind::weight) continue;
+      (runner.touched().contains(t) ? touched : packed).insert(tensors[t].name);
+    }
+  };
+  add(prefill_phase, prefill_);
+  add(decode_phase, decode_);
+  for (std::size_t i = 0; i < verify_.size(); ++i) add(verify_phases + i, verify_[i]);
+  for (const std::string& name : packed) {
+    if (!touched.contains(name)) memory_.drop_weight(name);
   }
 }
 

@@ -49,6 +49,8 @@ class LanguageModel {
   std::string decode_instruction() const { return decode_.instruction(); }
 
  private:
+  // Gives back the weights that every phase reads packed.
+  void drop_packed_weights();
   double operations(std::size_t phase, std::int64_t more) const;
   std::span<const float> run(std::size_t phase, PhaseRunner& runner,
                              std::span<const std::int32_t> ids, std::int64_t more);

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "model/chain.hpp"
+#include "model/rewrite.hpp"
 
 namespace rooflane::generate {
 namespace {
@@ -43,6 +45,27 @@ Problem problem_at(const Problem& first, const Problem& next, std::int64_t more,
   return problem;
 }
 
+constexpr const char* prepack = "prepack";
+
+bool is_packed(const Problem& problem) {
+  return find_param(problem.kernel(), prepack) != nullptr && problem.flag(prepack);
+}
+
+// A row of float32 reads b as fast where it stands.
+bool gains_by_packing(const Problem& problem) {
+  return is_packed(problem) && (problem.size("m") > 1 || problem.dtype("b_type") != &float32);
+}
+
+// The memory from which a product reads its weights: the tensor, or what the plan packed of it.
+std::vector<std::span<const std::byte>> matrices_of(const Plan& plan, const Operands& operands) {
+  if (!operands.has("b")) return {};
+  if (!is_packed(plan.problem())) {
+    const auto [begin, end] = operands.at("b").extent();
+    return {{begin, end}};
+  }
+  return model::packed_constants(plan);
+}
+
 // Schedules are chosen for every so many tokens. By the problem alone, so that decoding and
 // verifying several tokens choose the same for the same past.
 constexpr std::int64_t tokens_per_choice = 32;
@@ -53,11 +76,13 @@ std::vector<std::string> runner_variants() { return {"amx", "avx512", "hwy", "sc
 
 PhaseRunner::PhaseRunner(const model::Memory& memory, std::size_t phase, const StoredCaches& first,
                          const StoredCaches& next, const Catalogue& catalogue,
-                         const RunnerSettings& settings, Pool* pool, WeightPrefetch* prefetch)
+                         const RunnerSettings& settings, const PhaseRunner* packed, Pool* pool,
+                         WeightPrefetch* prefetch)
     : memory_(memory),
       phase_(phase),
       catalogue_(catalogue),
       settings_(settings),
+      packed_(packed),
       pool_(pool),
       prefetch_(prefetch) {
   const std::vector<model::Call>& calls = first.instance.phases[phase].calls;
@@ -145,6 +170,7 @@ void PhaseRunner::add(const model::Call& first, const model::Call& next) {
   Step step;
   step.views = views_of(first, next);
   if (first.problem.text() != next.problem.text()) {
+    for (const model::Operand& operand : first.operands) touched_.insert(operand.view.tensor);
     step.moving = add_moving(first, next);
     Moving& moving = moving_[step.moving];
     const auto same = [](const MovingView& x, const MovingView& y) {
@@ -157,23 +183,52 @@ void PhaseRunner::add(const model::Call& first, const model::Call& next) {
     steps_.push_back(std::move(step));
     return;
   }
-  const CatalogueEntry& entry = entry_for(first);
-  Operands operands, constants;
-  for (std::size_t i = 0; i < step.views.size(); ++i) {
-    operands.set(step.views[i].name, step.views[i].first);
-    if (first.operands[i].role == Role::constant) {
-      constants.set(step.views[i].name, step.views[i].first);
+  Operands operands;
+  for (const MovingView& view : step.views) operands.set(view.name, view.first);
+  step.plan = &plan_of(first, operands);
+  for (const TensorSpec& tensor : first.problem.kernel().tensors(step.plan->problem())) {
+    if (tensor.role == Role::constant) continue;
+    touched_.insert(model::find_operand(first, tensor.name)->view.tensor);
+  }
+  step.plan->bind(operands);
+  for (const auto& memory : model::packed_constants(*step.plan)) kept_.insert(memory.data());
+  if (prefetch_ != nullptr) {
+    for (const auto& matrix : matrices_of(*step.plan, operands)) {
+      step.reads = prefetch_->add(matrix);
     }
   }
-  plans_.push_back(
-      make_plan(*entry.variant, first.problem, {}, environment_of(first.math, entry), constants));
-  step.plan = plans_.back().get();
-  step.plan->bind(operands);
-  if (prefetch_ != nullptr && !constants.has("b") && operands.has("b")) {
-    const auto [begin, end] = operands.at("b").extent();
-    step.reads = prefetch_->add({begin, end});
-  }
   steps_.push_back(std::move(step));
+}
+
+Plan& PhaseRunner::plan_of(const model::Call& call, const Operands& operands) {
+  const std::string text = call.math + " " + call.problem.text();
+  if (gains_by_packing(call.problem) && !unshared_.contains(text)) {
+    plans_.push_back(plan_of_problem(call, operands));
+    if (packed_ == nullptr || packed_->shares(*plans_.back())) return *plans_.back();
+    plans_.pop_back();
+    unshared_.insert(text);
+  }
+  model::Call unpacked = call;
+  if (is_packed(call.problem)) unpacked.problem.set(prepack, 0.0);
+  plans_.push_back(plan_of_problem(unpacked, operands));
+  return *plans_.back();
+}
+
+bool PhaseRunner::shares(const Plan& plan) const {
+  const auto kept = model::packed_constants(plan);
+  return !kept.empty() && std::all_of(kept.begin(), kept.end(), [&](const auto& memory) {
+    return kept_.contains(memory.data());
+  });
+}
+
+std::unique_ptr<Plan> PhaseRunner::plan_of_problem(const model::Call& call,
+                                                   const Operands& operands) const {
+  Operands constants;
+  for (const TensorSpec& tensor : call.problem.kernel().tensors(call.problem)) {
+    if (tensor.role == Role::constant) constants.set(tensor.name, operands.at(tensor.name));
+  }
+  const CatalogueEntry& entry = entry_for(call);
+  return make_plan(*entry.variant, call.problem, {}, environment_of(call.math, entry), constants);
 }
 
 void PhaseRunner::bind(Step& step, Plan& plan, std::int64_t more) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,14 +37,19 @@ class PhaseRunner {
   // Whatever differs between the two grows by the same step with each further token. Every call
   // runs by the first of runner_variants() that serves it. Neither instance is read afterwards.
   // Threads are `pool`'s; null: the default pool's. `prefetch` gets the matrices that products read
-  // as they stand. Throws as make_plan does.
+  // as they stand or packed. Weights that a call takes packed are packed for it or, with `packed`,
+  // read where that runner packed them in the same order, and else as they stand. Throws as
+  // make_plan does.
   PhaseRunner(const model::Memory& memory, std::size_t phase, const StoredCaches& first,
               const StoredCaches& next, const Catalogue& catalogue, const RunnerSettings& settings,
-              Pool* pool, WeightPrefetch* prefetch);
+              const PhaseRunner* packed, Pool* pool, WeightPrefetch* prefetch);
 
   // Runs all calls with `more` tokens past than `first` has. What they touch must lie in the
   // tensors.
   void run(std::int64_t more);
+
+  // The tensors that runs read or write; what is packed is not among them.
+  const std::set<std::size_t>& touched() const { return touched_; }
 
   // The instruction of the largest product, as rows of `bench` name it.
   std::string instruction() const;
@@ -78,6 +84,11 @@ class PhaseRunner {
   };
 
   void add(const model::Call& first, const model::Call& next);
+  // Whether a plan reads packed weights only where one of this runner's packed them.
+  bool shares(const Plan& plan) const;
+  // Made and kept. `operands`: all of the call's.
+  Plan& plan_of(const model::Call& call, const Operands& operands);
+  std::unique_ptr<Plan> plan_of_problem(const model::Call& call, const Operands& operands) const;
   void add_store(const CacheStore& first, const CacheStore& next);
   std::size_t add_moving(const model::Call& first, const model::Call& next);
   std::vector<MovingView> views_of(const model::Call& first, const model::Call& next) const;
@@ -91,11 +102,15 @@ class PhaseRunner {
   std::size_t phase_;
   const Catalogue& catalogue_;
   RunnerSettings settings_;
+  const PhaseRunner* packed_;
   Pool* pool_;
   WeightPrefetch* prefetch_;
   std::vector<Step> steps_;
   std::vector<std::unique_ptr<Plan>> plans_;
   std::vector<Moving> moving_;
+  std::set<std::size_t> touched_;
+  std::set<const std::byte*> kept_;      // where packed weights begin
+  std::set<std::string> unshared_;       // problems whose weights no other plan has packed alike
   std::optional<std::int64_t> planned_;  // for which plans and views are
 };
 

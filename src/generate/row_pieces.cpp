@@ -68,8 +68,12 @@ std::vector<model::Call> pieces_of(const model::Call& call, std::int64_t rows,
 class Trial {
  public:
   Trial(const StoredCaches& model, std::size_t phase, const model::Memory& memory,
-        const Catalogue& catalogue, const RunnerSettings& settings)
-      : phase_(phase), memory_(memory), catalogue_(catalogue), settings_(settings) {
+        const Catalogue& catalogue, const RunnerSettings& settings, const PhaseRunner& packed)
+      : phase_(phase),
+        memory_(memory),
+        catalogue_(catalogue),
+        settings_(settings),
+        packed_(packed) {
     alone_.instance.phases.resize(phase + 1);
     alone_.stores.resize(phase + 1);
     alone_.instance.phases[phase].tensors = model.instance.phases[phase].tensors;
@@ -105,7 +109,8 @@ class Trial {
     model::Phase& phase = alone_.instance.phases[phase_];
     phase.calls = pieces_of(call, rows, phase.tensors);
     for (model::Call& piece : phase.calls) piece.step = 0;
-    PhaseRunner(memory_, phase_, alone_, alone_, catalogue_, settings_, nullptr, nullptr).run(0);
+    PhaseRunner(memory_, phase_, alone_, alone_, catalogue_, settings_, &packed_, nullptr, nullptr)
+        .run(0);
     const View c = memory_.view(phase_, call.operands.back().view);
     std::vector<float> result;
     for (std::int64_t row = 0; row < c.rows(); ++row) {
@@ -120,6 +125,7 @@ class Trial {
   const model::Memory& memory_;
   const Catalogue& catalogue_;
   const RunnerSettings& settings_;
+  const PhaseRunner& packed_;
 };
 
 // `sizes`: rows of a piece of each call; 0: it stays whole.
@@ -146,8 +152,8 @@ void part(StoredCaches& model, std::size_t number, const std::vector<std::int64_
 
 void part_rows(StoredCaches& first, StoredCaches& next, std::size_t phase,
                const model::Memory& memory, const Catalogue& catalogue,
-               const RunnerSettings& settings) {
-  Trial trial(first, phase, memory, catalogue, settings);
+               const RunnerSettings& settings, const PhaseRunner& packed) {
+  Trial trial(first, phase, memory, catalogue, settings, packed);
   std::map<std::string, std::int64_t> known;  // layers repeat their problems
   std::vector<std::int64_t> sizes;
   for (const model::Call& call : first.instance.phases[phase].calls) {

@@ -16,9 +16,10 @@ namespace rooflane::generate {
 // are shared among threads, and with it the order of sums, depends on their number. A product stays
 // whole where it is seen to compute each row as it does alone; else it becomes products of 4, 3, 2
 // or 1 rows. That is tried with the plans of PhaseRunner on numbers from a seed: the order of sums
-// does not depend on them. `memory` is that of `first`: its inputs and buffers are overwritten.
+// does not depend on them. `packed` has packed the weights. `memory` is that of `first`: its inputs
+// and buffers are overwritten.
 void part_rows(StoredCaches& first, StoredCaches& next, std::size_t phase,
                const model::Memory& memory, const Catalogue& catalogue,
-               const RunnerSettings& settings);
+               const RunnerSettings& settings, const PhaseRunner& packed);
 
 }  // namespace rooflane::generate

@@ -27,6 +27,17 @@ std::string identity(const Problem& problem, const std::string& math, const Oper
 
 }  // namespace
 
+std::vector<std::span<const std::byte>> packed_constants(const Plan& plan) {
+  std::vector<std::span<const std::byte>> kept = plan.regions();
+  const std::vector<std::span<const std::byte>> operands = plan.Plan::regions();
+  std::erase_if(kept, [&](const auto& memory) {
+    return std::any_of(operands.begin(), operands.end(),
+                       [&](const auto& operand) { return operand.data() == memory.data(); });
+  });
+  std::reverse(kept.begin(), kept.end());  // a gate's is read first
+  return kept;
+}
+
 Chain::Chain(const Instance& instance, const WeightSource& weights, const ChainSettings& settings)
     : instance_(instance),
       settings_(settings),

@@ -26,6 +26,10 @@ struct ChainSettings {
   std::uint64_t seed = 1;
 };
 
+// Where a plan keeps constants that were packed, in the order in which a run reads them. Plans of
+// the same constants may share them.
+std::vector<std::span<const std::byte>> packed_constants(const Plan& plan);
+
 // One variant for a call.
 struct Runner {
   const CatalogueEntry* entry = nullptr;

@@ -57,9 +57,9 @@ std::optional<Joined> with_activation(const Call& product, const Call& next) {
     set_view(views, "c", view_of(next, "y"));
     return Joined{with_function(product.problem, kind), views};
   }
-  // A gate is two products, and each starts its threads and packs a: for one row that costs more
-  // than a pass over it.
-  if (product.problem.size("m") == 1) return std::nullopt;
+  // A gate is two products, and each starts its threads and packs a: for one row that costs as much
+  // as a pass over it. Packed weights are fused for any number of rows, so that phases share them.
+  if (product.problem.size("m") == 1 && !product.problem.flag("prepack")) return std::nullopt;
   // Gate and up are the halves of c, side by side.
   const std::int64_t n = product.problem.size("n");
   if (kind != "silu" || n % 2 != 0) return std::nullopt;
