@@ -104,13 +104,16 @@ typedef numberv storedv;
 #define C_STORE VSTORE
 #endif
 
-// The last arguments of a kernel, and what hands them on. Without a chain nobody reads the last two.
-#define OUTPUT_ARGS                                                                               \
-  , __global const stored *restrict c0, __global stored *restrict c, float alpha, float beta,     \
-      __global const float *restrict bias, __global const stored *restrict residual
+// The last arguments of a kernel, those of its functions (restrict there is more than oclgrind knows), and
+// what hands them on. Without a chain nobody reads the last two.
+#define OUTPUT_OF(restrict_)                                                                      \
+  , __global const stored *restrict_ c0, __global stored *restrict_ c, float alpha, float beta,   \
+      __global const float *restrict_ bias, __global const stored *restrict_ residual
+#define OUTPUT_ARGS OUTPUT_OF(restrict)
+#define OUTPUT_PARAMS OUTPUT_OF()
 #define OUTPUT c0, c, alpha, beta, bias, residual
 
-number one_result(number sum, long at, int col OUTPUT_ARGS) {
+number one_result(number sum, long at, int col OUTPUT_PARAMS) {
 #if INTEGERS
   return sum;
 #else
@@ -124,12 +127,12 @@ number one_result(number sum, long at, int col OUTPUT_ARGS) {
 }
 
 // Element `at` of c, in column `col`.
-void put_one(number sum, long at, int col OUTPUT_ARGS) {
+void put_one(number sum, long at, int col OUTPUT_PARAMS) {
   c[at] = stored_of(one_result(sum, at, col, OUTPUT));
 }
 
 // V neighbours, the first `count` of them; `col` is a multiple of V.
-void put_vector(numberv sum, long at, int col, int count OUTPUT_ARGS) {
+void put_vector(numberv sum, long at, int col, int count OUTPUT_PARAMS) {
   if (count < V) {
 #if !C_VECTORS
     number one[V];

@@ -195,7 +195,7 @@ float sum_of_lanes(const float* values, __local float* scratch) {
 #define PLACE int block, __global const float *w_scale, int many, int few, int k, int c_few, int c_many
 #if COLUMNS
 __attribute__((always_inline)) void put_block(float (*sum)[FEW], __global float* own,
-                                              __local float* scratch, PLACE OUTPUT_ARGS) {
+                                              __local float* scratch, PLACE OUTPUT_PARAMS) {
   const int lid = get_local_id(0);
   const int lane = lid % 32;
   const int warp = lid / 32;
@@ -222,7 +222,7 @@ __attribute__((always_inline)) void put_block(float (*sum)[FEW], __global float*
 }
 #else
 __attribute__((always_inline)) void put_block(float (*sum)[FEW], __global float* own,
-                                              __local float* scratch, PLACE OUTPUT_ARGS) {
+                                              __local float* scratch, PLACE OUTPUT_PARAMS) {
   const int lane = get_local_id(0) % 32;
   const int warp = get_local_id(0) / 32;
   UNROLL_LANES
@@ -248,7 +248,7 @@ __attribute__((always_inline)) void put_block(float (*sum)[FEW], __global float*
 #endif
 
 // The results of a block from its parts, one after the other.
-void add_parts(__global const float* parts, int splits, PLACE OUTPUT_ARGS) {
+void add_parts(__global const float* parts, int splits, PLACE OUTPUT_PARAMS) {
   for (int at = get_local_id(0); at < FEW * BLOCK; at += ITEMS) {
     const int i = at / BLOCK;
     const int j = block * BLOCK + at % BLOCK;
