@@ -7,6 +7,7 @@
 
 #include "backends/opencl.hpp"
 #include "backends/opencl_drivers.hpp"
+#include "backends/opencl_features.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "measure/verify.hpp"
@@ -76,6 +77,9 @@ constexpr const char* streams_shared = "path=2,code_path=0,rows=4,warps=1,stages
 constexpr const char* tensor = "path=3,code_path=0,wm=1,wn=1,mt=2,nt=4,bk=16,chunk=2,splits=1";
 constexpr const char* tensor_shared =
     "path=3,code_path=0,wm=1,wn=2,mt=2,nt=4,bk=8,chunk=1,stages=2,splits=2";
+constexpr const char* wgmma = "path=7,wm=8,mt=1,nt=32,stages=3,raster=8,splits=1";
+constexpr const char* wgmma_pair = "path=7,wm=4,mt=2,nt=12,stages=4,raster=3,splits=1";
+constexpr const char* wgmma_shared = "path=7,wm=8,mt=1,nt=16,stages=3,raster=2,splits=3";
 constexpr const char* small_tile =
     "path=0,v=4,tm=4,tv=1,mt=1,nt=1,wx=4,wy=4,bk=16,pad=4,resident=1";
 constexpr const char* cpu_tile = "path=0,v=8,tm=6,tv=2,mt=2,nt=2,wx=1,wy=1,bk=8,pad=0,resident=0";
@@ -98,6 +102,34 @@ TEST_CASE("matrix units multiply f16, bf16 and 8-bit integers of any size and la
         {"int8", "gemm:m=20,n=35,k=160,a_type=s8,b_type=s8,c_type=s32,trans_b=1", units},
         {"f16", "gemm:m=4,n=5,k=0,a_type=b_type=f16,beta=1", units}}) {
     CHECK(check_right(c).path == "mma emulated");
+  }
+}
+
+TEST_CASE("wgmma multiplies f16, bf16 and 8-bit integers of any size and layout") {
+  if (!has_device()) return;
+  if (!test::require_or_skip(opencl::features(0).wgmma, "no device with wgmma", "")) return;
+  for (const Case& c :
+       {// Results by boxes and item by item (rows of c that are a multiple of 16 bytes or not).
+        Case{"f16", "gemm:m=300,n=520,k=808,a_type=b_type=c_type=f16,trans_b=1,batch=3", wgmma},
+        {"f16", "gemm:m=301,n=519,k=808,a_type=b_type=f16,trans_b=1", wgmma},
+        {"bf16", "gemm:m=140,n=200,k=72,a_type=b_type=c_type=bf16,trans_b=1", wgmma_pair},
+        // Rows across k, and such that are laid out first.
+        {"f16", "gemm:m=136,n=264,k=200,a_type=b_type=f16,trans_a=1", wgmma},
+        {"bf16", "gemm:m=70,n=50,k=30,a_type=b_type=bf16,trans_a=1,batch=2,prepack=1", wgmma_pair},
+        // Shares of k; one of them is empty.
+        {"f16", "gemm:m=300,n=260,k=1000,a_type=b_type=f16,trans_b=1,beta=-0.5,alpha=2",
+         wgmma_shared},
+        {"bf16", "gemm:m=35,n=36,k=40,a_type=b_type=bf16,c_type=f16", wgmma_shared},
+        {"int8", "gemm:m=137,n=441,k=300,a_type=u8,b_type=s8,c_type=s32", wgmma},
+        {"int8", "gemm:m=220,n=136,k=160,a_type=s8,b_type=s8,c_type=s32,trans_b=1", wgmma_shared},
+        {"f16", "gemm:m=4,n=5,k=0,a_type=b_type=f16,beta=1", wgmma},
+        // What follows the product.
+        {"f16", "gemm:m=180,n=336,k=40,a_type=b_type=c_type=f16,epilogue=bias+gelu+add,beta=0.5",
+         wgmma},
+        {"bf16", "gemm:m=18,n=35,k=40,a_type=b_type=bf16,epilogue=bias+silu", wgmma_pair},
+        {"f16", "gemm:m=200,n=192,k=24,a_type=b_type=f16,gate=1,batch=2", wgmma},
+        {"bf16", "gemm:m=20,n=33,k=24,a_type=b_type=bf16,gate=1,trans_b=1", wgmma_shared}}) {
+    CHECK(check_right(c).path.starts_with("wgmma.m64n"));
   }
 }
 
@@ -147,6 +179,10 @@ TEST_CASE("a way that cannot serve a problem says what it wants") {
   CHECK(defect({"f16", f16, streams}).value().find("at most 8 rows") != std::string::npos);
   CHECK(defect({"fp32", f16, units}).value().find("path=5 is of maths") != std::string::npos);
   CHECK(defect({"f16", f16, "path=1"}).value().find("path=1 takes float32") != std::string::npos);
+  CHECK(defect({"fp32", f16, wgmma}).value().find("path=7 is of maths") != std::string::npos);
+  const std::string wgmma_defect = defect({"f16", f16, "path=7,wm=8,mt=2,nt=32"}).value();
+  CHECK(wgmma_defect.find(opencl::features(0).wgmma ? "mt·nt at most 32" : "or its driver lacks") !=
+        std::string::npos);
   CHECK(defect({"f16", "gemm:m=72,n=80,k=30,a_type=b_type=f16,trans_a=1", units})
             .value()
             .find("at least 64 along") != std::string::npos);

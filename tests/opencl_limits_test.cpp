@@ -209,13 +209,13 @@ TEST_CASE("features of a device without inline PTX name why its code path is the
   CHECK(opencl::print_features(some) ==
         "portable code path only: cp.async: does not build (has inline PTX); local arrays up to 48 "
         "KiB");
-  some.shuffle = some.copy_async = some.mma_tf32 = some.mma_f16 = true;
+  some.shuffle = some.copy_async = some.mma_tf32 = some.mma_f16 = some.wgmma = true;
   some.static_local_bytes = 224 * 1024;
   some.missing = "";
-  CHECK(opencl::print_features(some) ==
-        "code path nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; local arrays up "
-        "to 224 "
-        "KiB");
+  CHECK(
+      opencl::print_features(some) ==
+      "code path nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16 wgmma; local arrays "
+      "up to 224 KiB");
 }
 
 TEST_CASE("a queue that was let go of is given out again, and one in use is not") {

@@ -13,11 +13,11 @@
 //   wide (rows along m or n; 16-bit formats only, ldmatrix.trans turns 16-bit elements): a row per
 //   step of k; pieces are swapped within eights by the step mod 8.
 // An operand whose rows are no multiple of 16 bytes, or of 8-bit integers across k, is laid out
-// anew by `lay` first: rows along k, filled up with zeros.
+// anew by `lay` of gemm_parts.cl first: rows along k, filled up with zeros.
 // GATE=1: the left half of a tile's columns are gate's, the right half up's, which end in one lane's hands.
 // Sums go through local memory, so that a row of c is written 16 bytes an item.
 // Lanes: as in gemm_tensor.cl, with CODE_PATH=0 one work-item plays all 32 of a warp.
-// SPLITS > 1: each group takes a share of k and writes its sums to `parts`; add_parts adds them up.
+// SPLITS > 1: each group takes a share of k and writes its sums to `parts`; add_parts of gemm_parts.cl adds them up.
 
 #define BM (WM * MT * 16)
 #define BN (WN * NT * 8)
@@ -26,9 +26,6 @@
 #else
 #define ITEMS (WM * WN)
 #endif
-#define BYTES (TYPE == F16 || TYPE == BF16 ? 2 : 1)  // of an element
-#define ROW 128                                      // bytes of k in a tile
-#define BK (ROW / BYTES)
 #define STEPS (ROW / 32)  // products of 32 bytes of k
 #define PIECES (ROW / 16)
 #define STAGE_BYTES ((BM + BN) * ROW)
@@ -344,69 +341,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
     const number4 v = *(__local const number4*)(sums + row * SUM_LD + col);
     const long to = (long)(row0 + row) * n + col0 + col;
 #if SPLITS > 1
-    for (int product = 0; product <= GATE; ++product) {
-      for (int i = 0; i < min(count, 4); ++i)
-        parts[product * elements + to + i] = sums[row * SUM_LD + col + product * OWN_COLS + i];
-    }
+    for (int product = 0; product <= GATE; ++product)
+      put_part(parts + product * elements + to,
+               *(__local const number4*)(sums + row * SUM_LD + col + product * OWN_COLS), count);
 #elif GATE
     put_four(gated(v, *(__local const number4*)(sums + row * SUM_LD + col + OWN_COLS)), to,
              col0 + col, count, OUTPUT);
 #else
     put_four(v, to, col0 + col, count, OUTPUT);
 #endif
-  }
-}
-
-// c from the SPLITS parts, added in order; an item per element. With GATE a part is gate's sums, then up's.
-__kernel void add_parts(__global const number* restrict parts, int batches, int m,
-                        int n OUTPUT_ARGS) {
-  const long at = get_global_id(0);
-  const long elements = (long)m * n;
-  if (at >= batches * elements) return;
-  const long batch = at / elements;
-  number total[1 + GATE];
-  for (int product = 0; product <= GATE; ++product) {
-    total[product] = 0;
-    for (int s = 0; s < SPLITS; ++s) {
-      total[product] +=
-          parts[(((long)s * batches + batch) * (1 + GATE) + product) * elements + at % elements];
-    }
-  }
-#if GATE
-  total[0] = gated((number4)(total[0]), (number4)(total[1])).x;
-#endif
-  put_one(total[0], at, at % n, OUTPUT);
-}
-
-// Lays an operand of `rows` rows (along m or n) out along k: to[batch][row][ld bytes], zeros from k on. Element
-// (row, p) stands at from[row·outer + p·inner]. A group takes 64 rows × 64 steps of k, through local
-// memory where rows lie across k.
-#if BYTES == 2
-typedef ushort bits;
-#else
-typedef uchar bits;
-#endif
-#define LAY_ITEMS 256
-__kernel __attribute__((reqd_work_group_size(LAY_ITEMS, 1, 1))) void lay(
-    __global const bits* restrict from, __global bits* restrict to, int rows, int k, int ld,
-    int outer, int inner, int row_tiles, int k_tiles) {
-  __local bits tile[64 * 66];
-  const int lid = get_local_id(0);
-  const int row0 = get_group_id(0) % row_tiles * 64;
-  const int k0 = get_group_id(0) / row_tiles % k_tiles * 64;
-  const long batch = get_group_id(0) / row_tiles / k_tiles;
-  from += batch * rows * k;
-  to += batch * rows * ld;
-  for (int at = lid; at < 64 * 64; at += LAY_ITEMS) {
-    const int row = inner == 1 ? at / 64 : at % 64;
-    const int p = inner == 1 ? at % 64 : at / 64;
-    tile[row * 66 + p] = row0 + row < rows && k0 + p < k
-                             ? from[(long)(row0 + row) * outer + (long)(k0 + p) * inner] : 0;
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (int at = lid; at < 64 * 64; at += LAY_ITEMS) {
-    const int row = at / 64;
-    const int p = at % 64;
-    if (row0 + row < rows && k0 + p < ld) to[(long)(row0 + row) * ld + k0 + p] = tile[row * 66 + p];
   }
 }

@@ -27,8 +27,8 @@ constexpr Tunable tunables[] = {
     {"path",
      "0: tiles, any device and number format; 1: pipelined tiles; 2: m or n of at most 32, of "
      "stored "
-     "weights 8; 3: the one of math 3xtf32; 5: matrix units for short formats",
-     0, 5, true},
+     "weights 8; 3: the one of math 3xtf32; 5: matrix units for short formats; 7: wgmma",
+     0, 7, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
     {"tm", "rows of a micro-tile; of an item's results", 1, 32},
@@ -138,13 +138,14 @@ std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
   return list;
 }
 
-// On NVIDIA's devices the paths 5 and 2, where they serve, come first; the tiles are behind them on
-// every device.
+// On NVIDIA's devices the paths 5, 7 and 2, where they serve, come first; the tiles are behind them
+// on every device.
 std::vector<Tuning> formats_tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Guess> guesses = mma_guesses(problem, env);
-  const std::vector<Guess> skinny = skinny_guesses(problem, env);
-  guesses.insert(guesses.end(), skinny.begin(), skinny.end());
+  for (const auto& more : {skinny_guesses(problem, env), wgmma_guesses(problem, env)}) {
+    guesses.insert(guesses.end(), more.begin(), more.end());
+  }
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.ns < y.ns; });
   constexpr std::size_t most_guesses = 8;
@@ -265,6 +266,7 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
     return fmt::format("path={} takes float32 alone and no gate=1", path);
   }
   if (path == path_mma) return mma_defect(problem, tuning, env);
+  if (path == path_wgmma) return wgmma_defect(problem, tuning, env);
   if (path == path_tensor) return tensor_defect(Gemm(problem), tuning, info);
   if (path == path_pipeline) return pipeline_defect(Gemm(problem), tuning, info);
   if (path == path_skinny) return skinny_defect(problem, tuning, env);
@@ -289,6 +291,8 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
       return tensor_plan(problem, complete, env, constants);
     case path_mma:
       return mma_plan(problem, complete, env, constants);
+    case path_wgmma:
+      return wgmma_plan(problem, complete, env, constants);
     default:
       return std::make_unique<TilePlan>(problem, complete, env, constants);
   }

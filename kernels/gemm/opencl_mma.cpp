@@ -7,18 +7,14 @@
 #include <cmath>
 
 #include "backends/opencl_features.hpp"
-#include "core/math.hpp"
 #include "gemm_mma_cl.hpp"
-#include "kernels/gemm/opencl_paths.hpp"
+#include "kernels/gemm/opencl_units.hpp"
 
 namespace rooflane::gemm {
 namespace {
 
 using opencl::DeviceInfo;
 using std::int64_t;
-
-constexpr int64_t row_bytes = 128;  // of k in a tile
-constexpr int64_t piece = 16;       // bytes of a copy
 
 struct Mma {
   int64_t code_path, wm, wn, mt, nt, stages, raster, splits;
@@ -42,7 +38,7 @@ struct Mma {
   int64_t bn() const { return wn * nt * 8; }
   int64_t own_cols(const Gemm& g) const { return g.gate ? bn() / 2 : bn(); }
   int64_t local_bytes() const {
-    return std::max(stages * (bm() + bn()) * row_bytes, bm() * (bn() + 8) * 4);
+    return std::max(stages * (bm() + bn()) * unit_row_bytes, bm() * (bn() + 8) * 4);
   }
   // Sums, fragments of two steps, and about 60 addresses and counters.
   int64_t registers() const {
@@ -50,48 +46,9 @@ struct Mma {
   }
 };
 
-// How tiles of an operand are read: a row of `ld` bytes holds k, or with `wide` rows of op(a) or
-// columns of op(b) side by side. laid: `lay` makes the former of it first.
-struct Layout {
-  bool wide, laid;
-  int64_t ld;
-  int64_t matrix_bytes(int64_t rows, int64_t k) const { return (wide ? k : rows) * ld; }
-};
-
-// `period`: rows that stand apart begin at multiples of it (with gate=1 of n).
-Layout layout(int64_t rows, int64_t period, int64_t k, bool deep, int64_t bytes) {
-  const auto whole = [&](int64_t count) { return count * bytes % piece == 0; };
-  if (deep && whole(k)) return {false, false, k * bytes};
-  if (!deep && bytes == 2 && whole(rows) && whole(period)) return {true, false, rows * bytes};
-  return {false, true, tiles(k * bytes, piece) * piece};
-}
-
-// Sizes and bytes of a row are counted in int, a tile's side beyond an edge included.
-constexpr int64_t longest = (int64_t{1} << 29);
-
-struct Sides {
-  int64_t bytes;
-  Layout a, b;
-  explicit Sides(const Gemm& g, DType type)
-      : bytes(static_cast<int64_t>(size_of(type))),
-        a(layout(g.m, g.m, g.k, !g.trans_a, bytes)),
-        b(layout(g.b_cols(), g.n, g.k, g.trans_b, bytes)) {}
-};
-
 double groups_of(const Mma& t, const Gemm& g) {
   return static_cast<double>(g.batch) * static_cast<double>(tiles(g.m, t.bm())) *
          static_cast<double>(tiles(g.n, t.own_cols(g))) * static_cast<double>(t.splits);
-}
-
-double parts_bytes(const Mma& t, const Gemm& g) {
-  return t.splits == 1 ? 0
-                       : 4.0 * static_cast<double>(t.splits) * static_cast<double>(g.batch) *
-                             static_cast<double>(g.m) * static_cast<double>(g.b_cols());
-}
-
-bool is_of_math(const Problem& problem, const Environment& env) {
-  return env.math == math_f16.name || env.math == math_bf16.name ||
-         (env.math == math_int8.name && problem.dtype("c_type") == &int32);
 }
 
 // Matrix units that take tf32 take float16, bfloat16 and 8-bit integers too, and come with
@@ -103,15 +60,15 @@ bool has_units(const DeviceInfo& info) {
 
 bool fits(const Mma& t, const Problem& problem, const DeviceInfo& info) {
   const Gemm g(problem);
-  const Sides sides(g, problem.dtype("a_type"));
+  const UnitLayouts layouts(g, problem.dtype("a_type"));
   const auto power = [](int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); };
   return (t.code_path == 0 || has_units(info)) && power(t.wm) && power(t.wn) && power(t.mt) &&
-         power(t.nt) && t.nt >= 2 && t.stages >= 2 && (!sides.a.wide || t.bm() >= 64) &&
-         (!sides.b.wide || t.bn() >= 64) && t.own_cols(g) % 8 == 0 &&
+         power(t.nt) && t.nt >= 2 && t.stages >= 2 && (!layouts.a.wide || t.bm() >= 64) &&
+         (!layouts.b.wide || t.bn() >= 64) && t.own_cols(g) % 8 == 0 &&
          static_cast<std::size_t>(t.items()) <= info.max_work_group &&
          t.local_bytes() <= local_limit(t.code_path, info) &&
-         std::max({g.m, g.b_cols(), g.k, g.batch}) < longest && groups_of(t, g) < 2e9 &&
-         parts_bytes(t, g) <= most_parts_bytes;
+         std::max({g.m, g.b_cols(), g.k, g.batch}) < unit_longest && groups_of(t, g) < 2e9 &&
+         unit_parts_bytes(t.splits, g) <= most_parts_bytes;
 }
 
 // Waves of groups, each as long as its tiles take on a unit that all its groups share. A matrix
@@ -119,9 +76,9 @@ bool fits(const Mma& t, const Problem& problem, const DeviceInfo& info) {
 // mma.sync reaches there); the fewer fragments a warp holds, the more it loads for each.
 double expected_ns(const Mma& t, const Problem& problem, const DeviceInfo& info) {
   const Gemm g(problem);
-  const Sides sides(g, problem.dtype("a_type"));
+  const UnitLayouts layouts(g, problem.dtype("a_type"));
   constexpr double product_clocks = 1.6;
-  const double clock_ghz = info.clock_mhz > 0 ? info.clock_mhz * 1e-3 : 1;
+  const double clock_ghz = unit_sustained_clock * (info.clock_mhz > 0 ? info.clock_mhz * 1e-3 : 1);
   const GpuModel gpu(info);
   const auto fragments = static_cast<double>(t.mt * t.nt);
   const double share = fragments >= 32 ? 0.9 : fragments >= 16 ? 0.75 : fragments >= 8 ? 0.6 : 0.4;
@@ -132,18 +89,15 @@ double expected_ns(const Mma& t, const Problem& problem, const DeviceInfo& info)
   const double resident = std::min(per_unit, std::ceil(groups / gpu.units));
   const double warps = static_cast<double>(t.warps()) * resident;
   const double rate = share * std::min(1.0, (warps + 4) / 12);
-  const auto steps = static_cast<double>(tiles(tiles(g.k * sides.bytes, row_bytes), t.splits) * 4);
+  const auto steps =
+      static_cast<double>(tiles(tiles(g.k * layouts.bytes, unit_row_bytes), t.splits) * 4);
   const double waves = std::ceil(groups / (gpu.units * resident));
   const double wave_ns = resident * static_cast<double>(t.warps()) * fragments * steps *
                              product_clocks / rate / clock_ghz +
                          2500;
-  const auto area = [&](int64_t x, int64_t y) {
-    return static_cast<double>(g.batch) * static_cast<double>(x) * static_cast<double>(y);
-  };
-  const double bytes = static_cast<double>(sides.bytes) * (area(g.m, g.k) + area(g.k, g.b_cols())) +
-                       static_cast<double>(size_of(problem.dtype("c_type"))) * area(g.m, g.n);
+  const double bytes = unit_bytes(g, layouts, problem);
   const double split_ns =
-      t.splits > 1 ? gpu.launch_ns + 2 * parts_bytes(t, g) / gpu.bytes_per_ns : 0;
+      t.splits > 1 ? gpu.launch_ns + 2 * unit_parts_bytes(t.splits, g) / gpu.bytes_per_ns : 0;
   return std::max(waves * wave_ns, bytes / (0.8 * gpu.bytes_per_ns)) + gpu.launch_ns + split_ns;
 }
 
@@ -157,46 +111,22 @@ constexpr Shape shapes[] = {{2, 4, 4, 8, 4}, {2, 2, 4, 8, 3}, {2, 2, 4, 4, 4},
 // One work-item plays 32 lanes; 32 KB of local memory, the least that OpenCL allows a device.
 constexpr Mma portable = {0, 2, 1, 2, 8, 2, 8, 1};
 
-class MmaPlan final : public opencl::DevicePlan {
+class MmaPlan final : public UnitPlan {
  public:
   MmaPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
           const Operands& constants)
-      : DevicePlan(problem, tuning, env), g_(problem), sides_(g_, problem.dtype("a_type")) {
+      : UnitPlan(problem, tuning, env, gemm_mma_cl) {
     if (g_.empty()) return;
     const Mma t = Mma::from(tuning);
-    options_ =
-        fmt::format("-DTYPE={} -DA_WIDE={:d} -DB_WIDE={:d}{}{}", number_of(problem.dtype("a_type")),
-                    sides_.a.wide, sides_.b.wide, opencl::defines(tuning), output_options(problem));
-    const int64_t row_tiles = tiles(g_.m, t.bm());
-    const int64_t col_tiles = tiles(g_.n, t.own_cols(g_));
-    const int64_t k = g_.reads_ab() ? g_.k : 0;
-    const int64_t bk = row_bytes / sides_.bytes;
-    cl_mem c = copy_of("c");
-    // Arguments that the kernel does not read still want a buffer.
-    cl_mem a = k == 0 ? c : operand(a_, copy_of("a"), sides_.a, g_.m, !g_.trans_a, false);
-    cl_mem b = k == 0 ? c : operand_b(constants);
-    cl_mem parts = c;
-    const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
-    const auto finish = [&](opencl::KernelCall& call) {
-      add_output_args(
-          call, context(), g_, [this](const char* tensor) { return copy_of(tensor); }, c);
-    };
-    if (t.splits > 1) {
-      parts = workspace(static_cast<std::size_t>(parts_bytes(t, g_)));
-      add_ = kernel(gemm_mma_cl, options_, "add_parts");
-      add_.set_args(context(), parts, as_int(g_.batch), as_int(g_.m), as_int(g_.n));
-      finish(add_);
-      constexpr int64_t items = 128;
-      add_size_ = {static_cast<std::size_t>(tiles(g_.batch * g_.m * g_.n, items)),
-                   static_cast<std::size_t>(items)};
-    }
-    gemm_ = kernel(gemm_mma_cl, options_, "gemm_mma");
-    gemm_.set_args(context(), a, b, parts, as_int(g_.m), as_int(g_.n), as_int(k),
-                   as_int(sides_.a.ld), as_int(sides_.b.ld),
-                   cl_long{sides_.a.matrix_bytes(g_.m, g_.k)},
-                   cl_long{sides_.b.matrix_bytes(g_.b_cols(), g_.k)}, as_int(row_tiles),
-                   as_int(col_tiles), as_int(tiles(tiles(k, bk), t.splits) * bk));
-    finish(gemm_);
+    prepare(constants, t.splits);
+    gemm_ = kernel(source_.c_str(), options_, "gemm_mma");
+    gemm_.set_args(context(), a_, b_, parts_, as_cl_int(g_.m), as_cl_int(g_.n), as_cl_int(k_),
+                   as_cl_int(layouts_.a.ld), as_cl_int(layouts_.b.ld),
+                   cl_long{layouts_.a.matrix_bytes(g_.m, g_.k)},
+                   cl_long{layouts_.b.matrix_bytes(g_.b_cols(), g_.k)},
+                   as_cl_int(tiles(g_.m, t.bm())), as_cl_int(tiles(g_.n, t.own_cols(g_))),
+                   as_cl_int(k_share_));
+    add_output(gemm_);
     size_ = {static_cast<std::size_t>(groups_of(t, g_)), static_cast<std::size_t>(t.items())};
   }
 
@@ -205,58 +135,15 @@ class MmaPlan final : public opencl::DevicePlan {
     const DType type = problem().dtype("a_type");
     facts.path = tuning().get("code_path", 0) == 0
                      ? "mma emulated"
-                     : fmt::format("mma.m16n8k{}.{}", 32 / sides_.bytes, type->short_name);
+                     : fmt::format("mma.m16n8k{}.{}", 32 / layouts_.bytes, type->short_name);
     return facts;
   }
 
  private:
-  struct Lay {
-    opencl::KernelCall call;
-    opencl::Launch size{0, 1};
-  };
+  void multiply() override { launch(gemm_, size_); }
 
-  // The operand as tiles are copied from it; prepares the kernel that lays it out where needed.
-  cl_mem operand(Lay& lay, cl_mem from, const Layout& to, int64_t rows, bool deep,
-                 bool is_constant) {
-    if (!to.laid) return from;
-    const auto bytes = static_cast<std::size_t>(g_.batch * rows * to.ld);
-    cl_mem memory = is_constant ? packed(bytes) : workspace(bytes);
-    lay.call = kernel(gemm_mma_cl, options_, "lay");
-    const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
-    const int64_t ld = to.ld / sides_.bytes;
-    lay.call.set_args(context(), from, memory, as_int(rows), as_int(g_.k), as_int(ld),
-                      as_int(deep ? g_.k : 1), as_int(deep ? 1 : rows), as_int(tiles(rows, 64)),
-                      as_int(tiles(ld, 64)));
-    lay.size = {static_cast<std::size_t>(g_.batch * tiles(rows, 64) * tiles(ld, 64)), 256};
-    return memory;
-  }
-
-  cl_mem operand_b(const Operands& constants) {
-    if (!g_.prepack) return operand(b_, copy_of("b"), sides_.b, g_.b_cols(), g_.trans_b, false);
-    if (!sides_.b.laid) return copy_of("b", constants);
-    const View& view = constants.at("b");
-    const opencl::DeviceBuffer plain(context(), view.dtype->bytes(view.elements()));
-    write_now(plain.get(), view);
-    Lay once;
-    cl_mem memory = operand(once, plain.get(), sides_.b, g_.b_cols(), g_.trans_b, true);
-    launch(once.call, once.size);
-    wait_now();
-    return memory;
-  }
-
-  void enqueue() override {
-    launch(a_.call, a_.size);
-    launch(b_.call, b_.size);
-    launch(gemm_, size_);
-    launch(add_, add_size_);
-  }
-
-  const Gemm g_;
-  const Sides sides_;
-  std::string options_;
-  Lay a_, b_;
-  opencl::KernelCall gemm_, add_;
-  opencl::Launch size_{}, add_size_{0, 1};
+  opencl::KernelCall gemm_;
+  opencl::Launch size_{};
 };
 
 }  // namespace
@@ -265,7 +152,7 @@ std::vector<Guess> mma_guesses(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const Gemm g(problem);
   std::vector<Guess> list;
-  if (!is_of_math(problem, env)) return list;
+  if (!has_unit_math(problem, env)) return list;
   if (!has_units(info)) {
     if (fits(portable, problem, info)) list.push_back({portable.tuning(), 0});
     return list;
@@ -288,7 +175,7 @@ std::optional<std::string> mma_defect(const Problem& problem, const Tuning& tuni
                                       const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const Mma t = Mma::from(tuning);
-  if (!is_of_math(problem, env)) {
+  if (!has_unit_math(problem, env)) {
     return fmt::format("path=5 is of maths f16, bf16 and int8, not of {}", env.math);
   }
   if (t.code_path == 1 && !has_units(info)) {
@@ -303,7 +190,7 @@ std::optional<std::string> mma_defect(const Problem& problem, const Tuning& tuni
       "bytes of local memory at most {} on {}, sizes below {}, and partial sums of at most {:.0f} "
       "bytes",
       t.items(), info.max_work_group, t.local_bytes(), local_limit(t.code_path, info), info.name,
-      longest, most_parts_bytes);
+      unit_longest, most_parts_bytes);
 }
 
 std::unique_ptr<Plan> mma_plan(const Problem& problem, const Tuning& tuning, const Environment& env,

@@ -6,6 +6,7 @@
 //                weights (opencl_skinny.cpp, gemm_skinny.cl)
 //   3  tensor    math 3xtf32 and no other: matrix units (opencl_tensor.cpp, gemm_tensor.cl)
 //   5  mma       maths f16, bf16, int8: matrix units (opencl_mma.cpp, gemm_mma.cl)
+//   7  wgmma     maths f16, bf16, int8: Hopper's matrix units (opencl_wgmma.cpp, gemm_wgmma.cl)
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ enum OpenClPath : std::int64_t {
   path_pipeline = 1,
   path_skinny = 2,
   path_tensor = 3,
-  path_mma = 5
+  path_mma = 5,
+  path_wgmma = 7
 };
 
 // Code path 1 where the device has it.
@@ -106,6 +108,12 @@ std::optional<std::string> mma_defect(const Problem& problem, const Tuning& tuni
                                       const Environment& env);
 std::unique_ptr<Plan> mma_plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                                const Operands& constants);
+
+std::vector<Guess> wgmma_guesses(const Problem& problem, const Environment& env);
+std::optional<std::string> wgmma_defect(const Problem& problem, const Tuning& tuning,
+                                        const Environment& env);
+std::unique_ptr<Plan> wgmma_plan(const Problem& problem, const Tuning& tuning,
+                                 const Environment& env, const Operands& constants);
 
 // Most bytes of partial sums that a split of k may keep.
 inline constexpr double most_parts_bytes = 1 << 28;

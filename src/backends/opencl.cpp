@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "backends/opencl_programs.hpp"
+#include "backends/opencl_ptx.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 
@@ -410,14 +411,11 @@ cl_program Context::program(const char* source, const std::string& options) {
   cl_int status = CL_SUCCESS;
   Program made(clCreateProgramWithSource(context_, 1, &source, nullptr, &status));
   check(status, "clCreateProgramWithSource");
-  status = clBuildProgram(made.get(), 1, &device_, all_options.c_str(), nullptr, nullptr);
-  if (status != CL_SUCCESS) {
-    std::size_t bytes = 0;
-    clGetProgramBuildInfo(made.get(), device_, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes);
-    std::string log(bytes, '\0');
-    clGetProgramBuildInfo(made.get(), device_, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr);
-    throw BuildError(fmt::format("{} on {} with {}\n{}", print_status(status), info_.name,
-                                 all_options, trimmed(std::move(log))));
+  build(made.get(), all_options);
+  if (std::string_view(source).find(sm_90a_mark) != std::string_view::npos) {
+    made = program_of(uncovered_ptx(binary_of(made.get())), status);
+    check(status, "clCreateProgramWithBinary");
+    build(made.get(), all_options);
   }
   if (cache_ != nullptr) keep_program(key, made.get());
   slot = std::move(made);
@@ -437,16 +435,32 @@ std::string Context::cache_key(const char* source, const std::string& options) c
   return key;
 }
 
+void Context::build(cl_program program, const std::string& options) const {
+  const cl_int status = clBuildProgram(program, 1, &device_, options.c_str(), nullptr, nullptr);
+  if (status == CL_SUCCESS) return;
+  std::size_t bytes = 0;
+  clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, 0, nullptr, &bytes);
+  std::string log(bytes, '\0');
+  clGetProgramBuildInfo(program, device_, CL_PROGRAM_BUILD_LOG, bytes, log.data(), nullptr);
+  throw BuildError(fmt::format("{} on {} with {}\n{}", print_status(status), info_.name, options,
+                               trimmed(std::move(log))));
+}
+
+Program Context::program_of(const std::string& binary, cl_int& status) const {
+  const std::size_t bytes = binary.size();
+  const auto* data = reinterpret_cast<const unsigned char*>(binary.data());
+  cl_int of_binary = CL_SUCCESS;
+  Program made(
+      clCreateProgramWithBinary(context_, 1, &device_, &bytes, &data, &of_binary, &status));
+  if (status == CL_SUCCESS) status = of_binary;
+  return made;
+}
+
 Program Context::cached_program(const std::string& key, const std::string& options) {
   const std::optional<std::string> kept = cache_->read(key);
   if (!kept) return {};
-  const std::size_t bytes = kept->size();
-  const auto* binary = reinterpret_cast<const unsigned char*>(kept->data());
-  cl_int of_binary = CL_SUCCESS;
   cl_int status = CL_SUCCESS;
-  Program made(
-      clCreateProgramWithBinary(context_, 1, &device_, &bytes, &binary, &of_binary, &status));
-  if (status == CL_SUCCESS) status = of_binary;
+  Program made = program_of(*kept, status);
   if (status == CL_SUCCESS) {
     status = clBuildProgram(made.get(), 1, &device_, options.c_str(), nullptr, nullptr);
   }
@@ -458,19 +472,25 @@ Program Context::cached_program(const std::string& key, const std::string& optio
   return made;
 }
 
-void Context::keep_program(const std::string& key, cl_program program) const {
+std::string Context::binary_of(cl_program program) const {
   std::size_t bytes = 0;
   if (clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, nullptr) !=
           CL_SUCCESS ||
       bytes == 0) {
-    return;
+    return {};
   }
   std::string binary(bytes, '\0');
   auto* target = reinterpret_cast<unsigned char*>(binary.data());
-  if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof target, &target, nullptr) ==
+  if (clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof target, &target, nullptr) !=
       CL_SUCCESS) {
-    cache_->write(key, binary);
+    return {};
   }
+  return binary;
+}
+
+void Context::keep_program(const std::string& key, cl_program program) const {
+  const std::string binary = binary_of(program);
+  if (!binary.empty()) cache_->write(key, binary);
 }
 
 void Context::check(cl_int status, const char* call) const {

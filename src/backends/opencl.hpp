@@ -141,7 +141,8 @@ class Context {
   Queue queue(bool profiling) const;
   // Builds `source` with -cl-std=CL1.2 and the options; the same pair is built once per context,
   // and taken from the cache on disk where an earlier process on the same device and driver left
-  // it. Throws BuildError with the log.
+  // it. Instructions of sm_90a behind their mark (opencl_ptx.hpp) are uncovered in a second stage.
+  // Throws BuildError with the log.
   cl_program program(const char* source, const std::string& options);
   // How many programs came from the cache on disk.
   int programs_from_cache() const { return from_cache_; }
@@ -161,6 +162,11 @@ class Context {
 
   // Everything that a program depends on.
   std::string cache_key(const char* source, const std::string& options) const;
+  // Throws BuildError with the log.
+  void build(cl_program program, const std::string& options) const;
+  Program program_of(const std::string& binary, cl_int& status) const;
+  // Empty when the driver does not return it.
+  std::string binary_of(cl_program program) const;
   // A program of the cache, ready; null when there is none that the driver takes.
   Program cached_program(const std::string& key, const std::string& options);
   void keep_program(const std::string& key, cl_program program) const;

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "backends/opencl.hpp"
+#include "backends/opencl_ptx.hpp"
 #include "core/error.hpp"
 #include "core/text.hpp"
 
@@ -20,7 +21,8 @@ namespace {
 
 constexpr int items = 32;
 
-// Every probe fills `out`, one int per work-item of one group, from `in` = 0, 1, … 31.
+// Every probe fills `out`, one int per work-item of one group (of its first 32), from `in` = 0, 1,
+// … 31.
 constexpr char plain_source[] = R"(
 __kernel void probe(__global const int* in, __global int* out) {
   out[get_local_id(0)] = in[get_local_id(0)] + 7;
@@ -75,6 +77,63 @@ __kernel void probe(__global const int* in, __global int* out) {
   out[lane] = (int)(c0 + 100.0f * c1 + 10000.0f * (c2 - c0) + 10000.0f * (c3 - c1));
 })";
 
+// `in` as a map of 128-byte rows (all but the first lie beyond its edge and read as zero) is copied
+// to local memory as b, 8 columns along k; a is 64 rows of ones. Column 0 of the product is the sum
+// of `in`, the others are zero. The map is kept in `out` until then.
+constexpr char wgmma_source[] = R"(
+#define SET(field) asm volatile("//sm_90a tensormap.replace.tile." field :: "l"(out) : "memory")
+__kernel __attribute__((reqd_work_group_size(128, 1, 1))) void probe(__global const int* in,
+                                                                     __global int* out) {
+  __local uint a[64 * 32] __attribute__((aligned(1024)));
+  __local uint b[8 * 32] __attribute__((aligned(1024)));
+  __local ulong arrived[1];
+  const int lid = get_local_id(0);
+  const uint full = (uint)(size_t)arrived;
+  for (int i = lid; i < 64 * 32; i += 128) a[i] = 0x01010101;
+  if (lid == 0) {
+    for (int i = 0; i < 32; ++i) out[i] = 0;
+    asm volatile("//sm_90a tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;"
+                 :: "l"(out), "l"(in) : "memory");
+    SET("rank.global.b1024.b32 [%0], 1;");
+    SET("box_dim.global.b1024.b32 [%0], 0, 128;");
+    SET("box_dim.global.b1024.b32 [%0], 1, 8;");
+    SET("global_dim.global.b1024.b32 [%0], 0, 128;");
+    SET("global_dim.global.b1024.b32 [%0], 1, 1;");
+    SET("global_stride.global.b1024.b64 [%0], 0, 128;");
+    SET("element_stride.global.b1024.b32 [%0], 0, 1;");
+    SET("element_stride.global.b1024.b32 [%0], 1, 1;");
+    SET("elemtype.global.b1024.b32 [%0], 0;");
+    SET("interleave_layout.global.b1024.b32 [%0], 0;");
+    SET("swizzle_mode.global.b1024.b32 [%0], 3;");
+    SET("fill_mode.global.b1024.b32 [%0], 0;");
+    asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" :: "l"(out) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(full) : "memory");
+  }
+  asm volatile("fence.proxy.async;" ::: "memory");
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (lid == 0) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 1024;" :: "r"(full) : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %2}], [%3];"
+                 :: "r"((uint)(size_t)b), "l"(out), "r"(0), "r"(full) : "memory");
+  }
+  asm volatile("{\n\t.reg .pred over;\n\tagain:\n\t"
+               "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], 0;\n\t@!over bra again;\n\t}"
+               :: "r"(full) : "memory");
+  const ulong layout = ((ulong)1 << 62) | ((ulong)64 << 32);
+  int sum[4] = {0, 0, 0, 0};
+  WGMMA_FENCE(sum);
+#pragma unroll
+  for (int s = 0; s < 4; ++s)
+    WGMMA(sum, (layout | ((uint)(size_t)a >> 4)) + 2 * s, (layout | ((uint)(size_t)b >> 4)) + 2 * s);
+  asm volatile("//sm_90a wgmma.commit_group.sync.aligned;" ::: "memory");
+  asm volatile("//sm_90a wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  WGMMA_DONE(sum);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (lid < 32) out[lid] = sum[0] + 1000 * sum[1] + sum[2] + 1000 * sum[3];
+})";
+
 // An array of BYTES is written at both ends and in between, and read by other items.
 constexpr char local_source[] = R"(
 __kernel void probe(__global const int* in, __global int* out) {
@@ -107,10 +166,10 @@ class Prober {
 
   // Nothing when the program builds, runs and gives what is expected; else what it did instead.
   std::optional<std::string> failure(const char* source, const std::string& options,
-                                     Expected expected) {
+                                     Expected expected, std::size_t group_items = items) {
     try {
       if (context_ == nullptr) context_ = Context::fresh(info_.index);
-      return wrong_answer(source, options, expected);
+      return wrong_answer(source, options, expected, group_items);
     } catch (const BuildError& error) {
       return "does not build: " + first_line_of_log(error.what());
     } catch (const DeviceError& error) {
@@ -121,9 +180,8 @@ class Prober {
 
  private:
   std::optional<std::string> wrong_answer(const char* source, const std::string& options,
-                                          Expected expected) {
+                                          Expected expected, std::size_t size) {
     constexpr std::size_t bytes = items * sizeof(int);
-    const std::size_t size = items;
     const DeviceBuffer in(*context_, bytes);
     const DeviceBuffer out(*context_, bytes);
     KernelCall call(*context_, context_->program(source, options), "probe");
@@ -185,6 +243,11 @@ Features probe(const DeviceInfo& info) {
       false);
   found.mma_f16 = has(
       "mma f16", mma_f16_source, [](int) { return 100 * 16; }, false);
+  if (found.mma_f16 && found.copy_async) {
+    const std::string source = Wgmma{.columns = 8, .a = "s8"}.macros() + wgmma_source;
+    found.wgmma = !prober.failure(
+        source.c_str(), "", [](int lane) { return lane % 4 == 0 ? 2 * 496 : 0; }, 4 * items);
+  }
   for (const std::size_t kilobytes : {96, 160, 224}) {
     const std::size_t bytes = kilobytes * 1024;
     if (prober.failure(local_source, fmt::format("-DBYTES={}", bytes),
@@ -216,8 +279,9 @@ std::string print_features(const Features& features) {
   add(features.inline_ptx, "inline PTX");
   add(features.shuffle, "shuffles");
   add(features.copy_async, "cp.async");
-  const std::string cores = fmt::format("tensor cores{}{}", features.mma_tf32 ? " tf32" : "",
-                                        features.mma_f16 ? " f16" : "");
+  const std::string cores =
+      fmt::format("tensor cores{}{}{}", features.mma_tf32 ? " tf32" : "",
+                  features.mma_f16 ? " f16" : "", features.wgmma ? " wgmma" : "");
   add(features.mma_tf32 || features.mma_f16, cores.c_str());
   const std::string local = "local arrays up to " + print_bytes(features.static_local_bytes);
   if (features.nvidia_code_path())

@@ -15,6 +15,7 @@ struct Features {
   bool copy_async = false;  // cp.async from global to local memory
   bool mma_tf32 = false;    // mma.sync.m16n8k8 on tf32 operands
   bool mma_f16 = false;     // mma.sync.m16n8k16 on f16 operands, float32 sums
+  bool wgmma = false;       // wgmma and what feeds it: bulk tensor copies that arrive at a barrier
   // Largest __local array declared in a kernel that came back right, bytes; at least what
   // CL_DEVICE_LOCAL_MEM_SIZE says.
   std::size_t static_local_bytes = 0;

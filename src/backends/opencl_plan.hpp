@@ -77,6 +77,8 @@ class DevicePlan : public Plan {
   cl_mem packed(std::size_t bytes);
   // Writes a view of host memory without gaps into device memory; waits. For constants.
   void write_now(cl_mem target, const View& view);
+  // What stands for a device copy or packed constant now: in cold runs it changes.
+  cl_mem now(cl_mem memory) const { return cold_ ? cold_->at(memory) : memory; }
   // Enqueues one kernel; does nothing for zero groups. `wait_now` is for packing while planning.
   void launch(const KernelCall& kernel, const Launch& size);
   void wait_now();
@@ -109,9 +111,6 @@ class DevicePlan : public Plan {
   // returns its status.
   template <class Command>
   void enqueue_in(Phase& phase, const char* call, Command command);
-
-  // What stands for a device copy or packed constant now.
-  cl_mem now(cl_mem memory) const { return cold_ ? cold_->at(memory) : memory; }
 
   std::shared_ptr<Context> context_;
   Tuning tuning_;

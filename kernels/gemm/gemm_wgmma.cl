@@ -1,0 +1,421 @@
+// c = op(a)·op(b) of short operands on Hopper's matrix units: wgmma, fed by the copy engine. float16 and
+// bfloat16 with float32 sums, 8-bit integers with int32 sums. TYPE is a's format; b's is the same, or s8.
+// What follows the product is in gemm_output.cl; docs/wgmma.md explains everything below step by step.
+//
+// NVIDIA's OpenCL compiler refuses wgmma. Instructions behind SM_90A are comments for it; opencl_ptx.cpp
+// uncovers them in the PTX that it returns, and the driver assembles that.
+//
+// A group has CONSUMERS × 128 work-items that multiply and one warp that starts copies. It computes tiles
+// of BM × BN elements of c, one after the other: while a tile is stored, the copies for the next one
+// arrive. A tile of k takes 128 bytes of every row. Each of STAGES places in local memory has two
+// barriers: `full` (all bytes of the copies arrived) and `empty` (all consumers have multiplied it).
+//
+// Tiles in local memory, as the copy engine writes and wgmma reads them (both swizzle 128-byte rows):
+//   rows along k (WIDE=0): a row of 128 bytes of k per row of op(a) or column of op(b).
+//   rows across k (WIDE=1; 16-bit formats only): blocks of 64 rows of op(a), a row of 128 bytes per k.
+// STAGED=1: results go through local memory too, from where the copy engine takes them to c while the next
+// tile is multiplied (rows of c must be a multiple of 16 bytes). Otherwise items store them.
+// GATE=1: the left half of a tile's columns are gate's, the right half up's; both are in one item's sums.
+// An operand laid out otherwise, or with rows that are no multiple of 16 bytes, goes through `lay` of
+// gemm_parts.cl first. SPLITS > 1: each group takes a share of k and writes its sums to `parts`.
+
+#define CONSUMERS (WM / 4)  // warpgroups: four warps multiply together
+#define BM (WM * MT * 16)
+#define BN (NT * 8)
+#define OWN_COLS (BN / (1 + GATE))
+#define STEPS (ROW / 32)  // a wgmma takes 32 bytes of k
+#define ITEMS (CONSUMERS * 128 + 32)
+#define BLOCK (64 * ROW)  // bytes of 64 rows
+#define STAGE_BYTES ((BM + BN) * ROW)
+
+// A box of results, 64 rows of 32 columns, and how many of them a consumer has, and has room for.
+#define C_BYTES_2 (C_TYPE == F16 || C_TYPE == BF16)
+#define C_BYTES (C_BYTES_2 ? 2 : 4)
+#define BOX_COLS 32
+#define BOX_BYTES (64 * BOX_COLS * C_BYTES)
+#define ROW_BOXES (OWN_COLS / BOX_COLS)
+#define ALL_BOXES (MT * ROW_BOXES)
+#define MOST_BOXES (32768 / BOX_BYTES)
+#define ROUND_BOXES (ALL_BOXES < MOST_BOXES ? ALL_BOXES : MOST_BOXES)
+#define RESULT_BYTES (STAGED ? CONSUMERS * ROUND_BOXES * BOX_BYTES : 0)
+// Rows of a box are swizzled within 64 or 128 bytes, so that items write without bank conflicts.
+#define BOX_PLACE(at) ((at) ^ ((at) >> 3 & (C_BYTES_2 ? 0x30 : 0x70)))
+
+// A stage is filled by so many copies.
+#define A_PIECES (A_WIDE ? BM / 64 : 1)
+#define B_PIECES (B_WIDE ? BN / 64 : 1 + GATE)
+
+#define SM_90A "//sm_90a "
+
+// Matrix descriptors of wgmma: address / 16 in bits 0-13, the distance of blocks of 64 columns / 16 in bits
+// 16-29 (rows across k only), of groups of 8 rows / 16 in bits 32-45, swizzling by 128 bytes in bits 62-63.
+#define DESCRIPTOR(address) \
+  (((ulong)1 << 62) | ((ulong)(1024 / 16) << 32) | ((ulong)(BLOCK / 16) << 16) | ((address) >> 4))
+// From one wgmma's 32 bytes of k to the next one's.
+#define A_STEP ((A_WIDE ? 16 * ROW : 32) / 16)
+#define B_STEP ((B_WIDE ? 16 * ROW : 32) / 16)
+
+void barrier_init(uint address, uint count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(count) : "memory");
+}
+void barrier_arrive(uint address) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+}
+void barrier_expect(uint address, uint bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes)
+               : "memory");
+}
+// Until the phase of this parity is over.
+void barrier_wait(uint address, uint parity) {
+  asm volatile(
+      "{\n\t.reg .pred over;\n\tagain:\n\t"
+      "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n\t"
+      "@!over bra again;\n\t}" ::"r"(address), "r"(parity) : "memory");
+}
+// Before an item uses a map that `describe` may have changed.
+void acquire_map(ulong map) {
+  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+}
+// A box of the tensor that `map` describes, from element (x, y, z) on; zeros beyond its edges.
+void copy_box(uint to, ulong map, int x, int y, int z, uint full) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(map), "r"(x), "r"(y), "r"(z), "r"(full)
+      : "memory");
+}
+
+// A box of c from local memory.
+void store_box(uint from, ulong map, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];"
+      ::"l"(map), "r"(x), "r"(y), "r"(z), "r"(from) : "memory");
+}
+// Of the 128 items of one consumer.
+void consumer_barrier(int consumer) {
+  asm volatile("bar.sync %0, 128;" ::"r"(1 + consumer) : "memory");
+}
+
+// Work is numbered by tile, then share of k, then batch. Neighbours walk c in bands of RASTER row tiles,
+// which share tiles of a and b in the L2 cache.
+typedef struct {
+  int row, col, split, batch;
+} Work;
+Work work_of(int number, int row_tiles, int col_tiles) {
+  const int tile_count = row_tiles * col_tiles;
+  const int tile = number % tile_count;
+  const int band = tile / (RASTER * col_tiles);
+  const int in_band = tile - band * RASTER * col_tiles;
+  const int band_rows = min(RASTER, row_tiles - band * RASTER);
+  Work work;
+  work.row = (band * RASTER + in_band % band_rows) * BM;
+  work.col = in_band / band_rows * OWN_COLS;
+  work.split = number / tile_count % SPLITS;
+  work.batch = number / tile_count / SPLITS;
+  return work;
+}
+
+// One work-item starts all copies of a group.
+void produce(uint stages, uint full, uint empty, ulong maps, int n, int k, int k_share,
+             int row_tiles, int col_tiles, int count) {
+  acquire_map(maps);
+  acquire_map(maps + 128);
+  uint stage = 0;
+  uint parity = 1;  // nobody holds a stage at first
+  for (int number = get_group_id(0); number < count; number += get_num_groups(0)) {
+    const Work work = work_of(number, row_tiles, col_tiles);
+    const int k_begin = work.split * k_share;
+    const int k_end = min(k_begin + k_share, k);
+    for (int at = k_begin; at < k_end; at += BK) {
+      barrier_wait(empty + 8 * stage, parity);
+      const uint now_full = full + 8 * stage;
+      const uint to = stages + stage * STAGE_BYTES;
+      barrier_expect(now_full, STAGE_BYTES);
+#pragma unroll
+      for (int i = 0; i < A_PIECES; ++i) {
+        const int row = work.row + 64 * i;
+        copy_box(to + i * BLOCK, maps, A_WIDE ? row : at, A_WIDE ? at : row, work.batch, now_full);
+      }
+#pragma unroll
+      for (int i = 0; i < B_PIECES; ++i) {
+        const int within = i * (BN / B_PIECES);
+        const int col = work.col + (within < OWN_COLS ? within : within - OWN_COLS + n);
+        copy_box(to + (BM + within) * ROW, maps + 128, B_WIDE ? col : at, B_WIDE ? at : col,
+                 work.batch, now_full);
+      }
+      stage = stage + 1 == STAGES ? 0 : stage + 1;
+      parity ^= stage == 0;
+    }
+  }
+}
+
+// Sums are passed by address and must stay in registers.
+#define IN_REGISTERS __attribute__((always_inline))
+
+// Four neighbours of a row of two fragments, from the pairs that two lanes hold: even lanes get those of
+// the left fragment.
+#if INTEGERS
+#define LANE_XOR(x) as_int(lane_xor(as_float(x), 1, 0))
+#else
+#define LANE_XOR(x) lane_xor(x, 1, 0)
+#endif
+IN_REGISTERS number4 four_of(const number* left, const number* right, int is_odd) {
+  const number x = LANE_XOR(is_odd ? left[0] : right[0]);
+  const number y = LANE_XOR(is_odd ? left[1] : right[1]);
+  return is_odd ? (number4)(x, y, right[0], right[1]) : (number4)(left[0], left[1], x, y);
+}
+// The same of fragments `left` and `right` of a row of them, half h (8 rows), with what gate=1 makes of it.
+IN_REGISTERS number4 results_of(const number* sums, int left, int right, int h, int is_odd) {
+  const number4 v = four_of(sums + 4 * left + 2 * h, sums + 4 * right + 2 * h, is_odd);
+#if GATE && SPLITS == 1
+  const number* up = sums + 2 * NT + 2 * h;
+  return gated(v, four_of(up + 4 * left, up + 4 * right, is_odd));
+#else
+  return v;
+#endif
+}
+
+// A consumer's sums, item by item: `row` and `col` are the item's first.
+IN_REGISTERS void store_items(number (*sum)[NT * 4], __global number* parts, Work work, int row, int col,
+                 int is_odd, int m, int n, int batches OUTPUT_ARGS) {
+  const long elements = (long)m * n;
+#pragma unroll
+  for (int i = 0; i < MT; ++i) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int own_row = row + i * 64 + h * 8;
+#pragma unroll
+      for (int j = 0; j < NT / (1 + GATE); j += 2) {
+        const int own_col = col + j * 8 + is_odd * 8;
+        const int many = own_row < m ? n - own_col : 0;
+        const long to = (long)own_row * n + own_col;
+        const number4 v = results_of(sum[i], j, j + 1, h, is_odd);
+#if SPLITS > 1
+        __global number* own =
+            parts + ((long)work.split * batches + work.batch) * elements * (1 + GATE) + to;
+        put_part(own, v, many);
+#if GATE
+        put_part(own + elements, results_of(sum[i], j + NT / 2, j + NT / 2 + 1, h, is_odd), many);
+#endif
+#else
+        put_four(v, work.batch * elements + to, own_col, many, OUTPUT);
+#endif
+      }
+    }
+  }
+}
+
+#if STAGED
+#if C_BYTES_2
+typedef ushort2 stored2;
+#elif INTEGERS
+typedef int2 stored2;
+#else
+typedef float2 stored2;
+#endif
+// What gemm_output.cl does with four neighbours, of two pairs in the columns col and col + 1: the upper
+// one is element `upper` of c, the lower one `lower`, as far as they exist.
+IN_REGISTERS stored4 pairs_at(__global const stored* from, long upper, long lower, int has_upper,
+                              int has_lower) {
+  const stored2 none = 0;
+  return (stored4)(has_upper ? *(__global const stored2*)(from + upper) : none,
+                   has_lower ? *(__global const stored2*)(from + lower) : none);
+}
+IN_REGISTERS stored4 pair_results(number4 sum, long upper, long lower, int col, int has_upper,
+                                  int has_lower OUTPUT_ARGS) {
+#if !INTEGERS
+  sum *= alpha;
+  if (beta != 0.0f) sum += beta * number4_of(pairs_at(c0, upper, lower, has_upper, has_lower));
+#if CHAIN
+  const float2 own_bias =
+      HAS_BIAS && (has_upper || has_lower) ? *(__global const float2*)(bias + col) : (float2)(0.0f);
+  sum = epilogue(sum, (float4)(own_bias, own_bias),
+                 HAS_ADD ? number4_of(pairs_at(residual, upper, lower, has_upper, has_lower))
+                         : (float4)(0.0f));
+#endif
+#endif
+  return stored4_of(sum);
+}
+
+// A consumer's sums by boxes, in which an item has a pair in each of the rows `row` and row + 8 per fragment.
+// `staging`: the consumer's; `col`: the item's in a fragment.
+IN_REGISTERS void store_boxes(number (*sum)[NT * 4], __local uchar* staging, ulong map, Work work,
+                              int consumer, int row, int col, int m, int n OUTPUT_ARGS) {
+  const int is_first = get_local_id(0) % 128 == 0;
+  const int first_row = work.row + consumer * MT * 64;
+#pragma unroll
+  for (int from = 0; from < ALL_BOXES; from += ROUND_BOXES) {
+    // The copies of the round before have been read.
+    if (is_first) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    consumer_barrier(consumer);
+#pragma unroll
+    for (int box = from; box < min(from + ROUND_BOXES, ALL_BOXES); ++box) {
+      const int i = box / ROW_BOXES;
+      const int at = box % ROW_BOXES * BOX_COLS;
+      const int own_row = first_row + i * 64 + row;
+      __local uchar* to = staging + (box - from) * BOX_BYTES;
+#pragma unroll
+      for (int j = 0; j < BOX_COLS / 8; ++j) {
+        const number* v = sum[i] + (at / 8 + j) * 4;
+        number4 four = (number4)(v[0], v[1], v[2], v[3]);
+#if GATE
+        const number* up = v + NT * 2;
+        four = gated(four, (number4)(up[0], up[1], up[2], up[3]));
+#endif
+        const int own_col = work.col + at + 8 * j + col;
+        const long upper = ((long)work.batch * m + own_row) * n + own_col;
+        const stored4 results =
+            pair_results(four, upper, upper + 8 * (long)n, own_col, own_col < n && own_row < m,
+                         own_col < n && own_row + 8 < m, OUTPUT);
+        const int place = (row * BOX_COLS + 8 * j + col) * C_BYTES;
+        *(__local stored2*)(to + BOX_PLACE(place)) = results.lo;
+        *(__local stored2*)(to + BOX_PLACE(place + 8 * BOX_COLS * C_BYTES)) = results.hi;
+      }
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    consumer_barrier(consumer);
+    if (is_first) {
+#pragma unroll
+      for (int box = from; box < min(from + ROUND_BOXES, ALL_BOXES); ++box)
+        store_box(LOCAL_ADDRESS(staging) + (box - from) * BOX_BYTES, map,
+                  work.col + box % ROW_BOXES * BOX_COLS, first_row + box / ROW_BOXES * 64, work.batch);
+      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    }
+  }
+}
+#endif
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
+    __global const uchar* restrict maps, __global number* restrict parts, int m, int n, int k,
+    int batches, int row_tiles, int col_tiles, int k_share OUTPUT_ARGS) {
+  __local uchar tiles[STAGES * STAGE_BYTES + RESULT_BYTES] __attribute__((aligned(1024)));
+  __local ulong barriers[2 * STAGES];
+  const int lid = get_local_id(0);
+  const uint stages = LOCAL_ADDRESS(tiles);
+  const uint full = LOCAL_ADDRESS(barriers);
+  const uint empty = full + 8 * STAGES;
+  const int count = row_tiles * col_tiles * SPLITS * batches;
+  if (lid == 0) {
+    for (int i = 0; i < STAGES; ++i) {
+      barrier_init(full + 8 * i, 1);
+      barrier_init(empty + 8 * i, 4 * CONSUMERS);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    asm volatile("fence.proxy.async;" ::: "memory");
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (lid >= CONSUMERS * 128) {
+    if (lid == CONSUMERS * 128)
+      produce(stages, full, empty, (ulong)(size_t)maps, n, k, k_share, row_tiles, col_tiles, count);
+    return;
+  }
+
+#if STAGED
+  if (lid % 128 == 0) acquire_map((ulong)(size_t)maps + 256);
+#endif
+  const int lane = lid % 32;
+  const int consumer = lid / 128;
+  const int is_odd = lane & 1;
+  const int row = lid % 128 / 32 * 16 + lane / 4;
+  uint stage = 0;
+  uint parity = 0;
+  for (int number_of = get_group_id(0); number_of < count; number_of += get_num_groups(0)) {
+    const Work work = work_of(number_of, row_tiles, col_tiles);
+    const int k_begin = work.split * k_share;
+    const int k_end = min(k_begin + k_share, k);
+    number sum[MT][NT * 4];
+#pragma unroll
+    for (int i = 0; i < MT; ++i)
+#pragma unroll
+      for (int j = 0; j < NT * 4; ++j) sum[i][j] = 0;
+    uint last_empty = 0;
+    for (int at = k_begin; at < k_end; at += BK) {
+      barrier_wait(full + 8 * stage, parity);
+      const uint tile = stages + stage * STAGE_BYTES;
+      const ulong a = DESCRIPTOR(tile + consumer * MT * BLOCK);
+      const ulong b = DESCRIPTOR(tile + BM * ROW);
+#pragma unroll
+      for (int i = 0; i < MT; ++i) WGMMA_FENCE(sum[i]);
+#pragma unroll
+      for (int s = 0; s < STEPS; ++s)
+#pragma unroll
+        for (int i = 0; i < MT; ++i)
+          WGMMA(sum[i], a + i * (BLOCK / 16) + s * A_STEP, b + s * B_STEP);
+      asm volatile(SM_90A "wgmma.commit_group.sync.aligned;" ::: "memory");
+      // The products of the tile before are done, and its place may be filled again.
+      asm volatile(SM_90A "wgmma.wait_group.sync.aligned 1;" ::: "memory");
+      if (lane == 0 && last_empty != 0) barrier_arrive(last_empty);
+      last_empty = empty + 8 * stage;
+      stage = stage + 1 == STAGES ? 0 : stage + 1;
+      parity ^= stage == 0;
+    }
+    asm volatile(SM_90A "wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < MT; ++i) WGMMA_DONE(sum[i]);
+    if (lane == 0 && last_empty != 0) barrier_arrive(last_empty);
+
+#if STAGED
+    store_boxes(sum, tiles + STAGES * STAGE_BYTES + consumer * ROUND_BOXES * BOX_BYTES,
+                (ulong)(size_t)maps + 256, work, consumer, row, lane % 4 * 2, m, n, OUTPUT);
+#else
+    store_items(sum, parts, work, work.row + consumer * MT * 64 + row,
+                work.col + (lane & 2) * 2, is_odd, m, n,
+                batches, OUTPUT);
+#endif
+  }
+#if STAGED
+  // Local memory must stay until it has been read.
+  if (lid % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+#endif
+}
+
+// What the copy engine is told of an operand: matrices of `ys` rows of `xs` elements, `ld` bytes apart, one
+// per batch; a copy takes a box of box_x × box_y of one of them. Written field by field, since the
+// layout of such a map is not documented. Some fields take constants only.
+#define SET(field, text, type, value)                                                            \
+  asm volatile(SM_90A "tensormap.replace.tile." field " [%0], " text "%1;" ::"l"(map), type(value) \
+               : "memory")
+#define SET_CONSTANT(field, value) \
+  asm volatile(SM_90A "tensormap.replace.tile." field ".global.b1024.b32 [%0], " value ";" \
+               ::"l"(map) : "memory")
+void describe_one(ulong map, ulong address, int xs, int ys, int batches, ulong ld, int box_x,
+                  int box_y, int bytes, int swizzled) {
+  for (int i = 0; i < 16; ++i) *(__global ulong*)(size_t)(map + 8 * i) = 0;
+  SET("global_address.global.b1024.b64", "", "l", address);
+  SET("rank.global.b1024.b32", "", "r", 2);
+  SET("box_dim.global.b1024.b32", "0, ", "r", box_x);
+  SET("box_dim.global.b1024.b32", "1, ", "r", box_y);
+  SET("box_dim.global.b1024.b32", "2, ", "r", 1);
+  SET("global_dim.global.b1024.b32", "0, ", "r", xs);
+  SET("global_dim.global.b1024.b32", "1, ", "r", ys);
+  SET("global_dim.global.b1024.b32", "2, ", "r", batches);
+  SET("global_stride.global.b1024.b64", "0, ", "l", ld);
+  SET("global_stride.global.b1024.b64", "1, ", "l", ld * ys);
+  SET("element_stride.global.b1024.b32", "0, ", "r", 1);
+  SET("element_stride.global.b1024.b32", "1, ", "r", 1);
+  SET("element_stride.global.b1024.b32", "2, ", "r", 1);
+  if (bytes == 1) SET_CONSTANT("elemtype", "0");
+  if (bytes == 2) SET_CONSTANT("elemtype", "1");
+  if (bytes == 4) SET_CONSTANT("elemtype", "2");
+  if (swizzled == 64) SET_CONSTANT("swizzle_mode", "2");
+  if (swizzled == 128) SET_CONSTANT("swizzle_mode", "3");
+  SET_CONSTANT("interleave_layout", "0");
+  SET_CONSTANT("fill_mode", "0");
+  asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+}
+
+// maps: three of 128 bytes, of a, b and, if STAGED, c. Sizes as in gemm_wgmma, b_cols those of op(b); bytes
+// of a row. Elements of a row and rows of a matrix are those that exist: the rest reads as zero, and is
+// not written.
+__kernel void describe(__global uchar* restrict maps, __global const uchar* a,
+                       __global const uchar* b, __global const uchar* c, int m, int n, int b_cols,
+                       int k, int batches, int a_ld, int b_ld) {
+  const ulong map = (ulong)(size_t)maps;
+  describe_one(map, (ulong)(size_t)a, A_WIDE ? m : k, A_WIDE ? k : m, batches, a_ld, A_WIDE ? 64 : BK,
+               A_WIDE ? BK : BM, BYTES, 128);
+  describe_one(map + 128, (ulong)(size_t)b, B_WIDE ? b_cols : k, B_WIDE ? k : b_cols, batches, b_ld,
+               B_WIDE ? 64 : BK, B_WIDE ? BK : OWN_COLS, BYTES, 128);
+#if STAGED
+  describe_one(map + 256, (ulong)(size_t)c, n, m, batches, (ulong)n * C_BYTES, BOX_COLS, 64, C_BYTES,
+               32 * C_BYTES);
+#endif
+}
