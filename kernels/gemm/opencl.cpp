@@ -138,8 +138,8 @@ std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
   return list;
 }
 
-// On NVIDIA's devices the paths 7, 5 and 2, where they serve, come first; the tiles are behind them on
-// every device.
+// On NVIDIA's devices the paths 5, 7 and 2, where they serve, come first; the tiles are behind them
+// on every device.
 std::vector<Tuning> formats_tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Guess> guesses = mma_guesses(problem, env);
