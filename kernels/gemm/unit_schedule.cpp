@@ -103,7 +103,10 @@ class Model : Costs {
              ops(((decoding * k + vector_ops * real(g_.m)) / vector_words + around) * columns);
     t.of(source_) += read(columns * real(g_.k) * bytes_of_k(b_type_), source_);
     const double mean = real(g_.n) / real(div_up(g_.n, s_.nc)) / columns;
-    return converted(real(g_.batch * g_.m)) + of_tasks(tasks, t.together(), mean);
+    // Rows of a are packed first: in a region of their own, or by one thread, from whose caches the
+    // others take them.
+    const double before = s_.threads > 1 ? region_of(traits_) : 0;
+    return before + converted(real(g_.batch * g_.m)) + of_tasks(tasks, t.together(), mean);
   }
 
   double padded_k() const { return real(div_up(g_.k, unit_.depth) * unit_.depth); }
