@@ -34,7 +34,7 @@ HWY_INLINE void AddBlock(const std::uint8_t* const (&b)[together],
   typename Format::Start starts[together];
 #pragma GCC unroll 8
   for (int r = 0; r < together; ++r) starts[r] = Format::Begin(heads[r] + of_heads);
-  // The emulation has one element in a vector: 32 steps unrolled were two thirds of this code.
+    // The emulation has one element in a vector: 32 steps unrolled were two thirds of this code.
 #if HWY_TARGET != HWY_SCALAR
 #pragma GCC unroll 32
 #endif
