@@ -34,8 +34,7 @@ HWY_INLINE void AddBlock(const std::uint8_t* const (&b)[together],
   typename Format::Start starts[together];
 #pragma GCC unroll 8
   for (int r = 0; r < together; ++r) starts[r] = Format::Begin(heads[r] + of_heads);
-    // The emulation has one element in a vector: 32 steps unrolled were two thirds of this code.
-#if HWY_TARGET != HWY_SCALAR
+#if HWY_TARGET != HWY_SCALAR  // one element a vector there: 32 steps, too much code
 #pragma GCC unroll 32
 #endif
   for (std::int64_t place = 0; place < kBlock; place += lanes) {
