@@ -197,7 +197,7 @@ IN_REGISTERS void store_items(number (*sum)[NT * 4], __global number* parts, Wor
         put_part(own + elements, results_of(sum[i], j + NT / 2, j + NT / 2 + 1, h, is_odd), many);
 #endif
 #else
-        put_four(v, work.batch * elements + to, own_col, many, OUTPUT);
+        put_vector(v, work.batch * elements + to, own_col, many, OUTPUT);
 #endif
       }
     }
