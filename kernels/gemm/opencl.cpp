@@ -93,7 +93,7 @@ bool fits(const Tile& t, const Gemm& g, const DeviceInfo& info) {
 
 // A CPU device runs one item per group: the loops over items that barriers force would put the
 // accumulators in memory. The micro-tile fills the registers (24 of AVX-512's 32 with 8×3, 12 of
-// AVX2's 16 with 6×2); bk=128 keeps a micro-tile's strip of b (24 KB) in the L1 cache.
+// AVX2's 16 with 6×2); bk=128 keeps a B micro-panel (24 KB) in the L1 cache.
 std::vector<Tile> cpu_tiles(const Gemm& g, const DeviceInfo& info) {
   const int64_t v = std::min(info.vector_floats, 16);
   const int64_t full_tm = v == 16 ? 8 : 6;
