@@ -173,12 +173,15 @@ TEST_CASE("few rows stream weights of every format") {
   }
 }
 
-TEST_CASE("a way that cannot serve a problem says what it wants") {
+TEST_CASE("a way that cannot serve a problem says what it needs") {
   if (!has_device()) return;
   const char* const f16 = "gemm:m=9,n=13,k=256,a_type=b_type=f16,trans_b=1";
   CHECK(defect({"f16", f16, streams}).value().find("at most 8 rows") != std::string::npos);
   CHECK(defect({"fp32", f16, units}).value().find("path=5 is of maths") != std::string::npos);
   CHECK(defect({"f16", f16, "path=1"}).value().find("path=1 takes float32") != std::string::npos);
+  CHECK(defect({"f16", f16, "path=6"}).value().find("there is no path=6") != std::string::npos);
+  CHECK(defect({"f16", f16, "path=0,code_path=1"}).value().find("needs code_path=0") !=
+        std::string::npos);
   CHECK(defect({"fp32", f16, wgmma}).value().find("path=7 is of maths") != std::string::npos);
   const std::string wgmma_defect = defect({"f16", f16, "path=7,wm=8,mt=2,nt=32"}).value();
   CHECK(wgmma_defect.find(opencl::features(0).wgmma ? "mt·nt at most 32" : "or its driver lacks") !=

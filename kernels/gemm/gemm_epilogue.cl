@@ -51,19 +51,15 @@ float epilogue_one(float v, float bias, float residual) {
 #define EPILOGUE_ARGS \
   , __global const float* restrict bias, __global const float* restrict residual
 #define EPILOGUE_FROM(offset) residual += (offset);
-// V neighbours, the first `count` of them, or one: in column `col` and at `at` beyond that place.
+// V neighbours, or one: in column `col` and at `at` beyond that place.
 #define EPILOGUE(v, col, at)                                     \
   epilogue(v, HAS_BIAS ? VLOAD(bias + (col)) : (floatv)(0.0f),   \
            HAS_ADD ? VLOAD(residual + (at)) : (floatv)(0.0f))
-#define EPILOGUE_SOME(v, col, at, count)                                          \
-  epilogue(v, HAS_BIAS ? load_some(bias + (col), count, 0.0f) : (floatv)(0.0f),   \
-           HAS_ADD ? load_some(residual + (at), count, 0.0f) : (floatv)(0.0f))
 #define EPILOGUE_ONE(v, col, at) \
   epilogue_one(v, HAS_BIAS ? bias[col] : 0.0f, HAS_ADD ? residual[at] : 0.0f)
 #else
 #define EPILOGUE_ARGS
 #define EPILOGUE_FROM(offset)
 #define EPILOGUE(v, col, at) (v)
-#define EPILOGUE_SOME(v, col, at, count) (v)
 #define EPILOGUE_ONE(v, col, at) (v)
 #endif

@@ -345,10 +345,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
       put_part(parts + product * elements + to,
                *(__local const number4*)(sums + row * SUM_LD + col + product * OWN_COLS), count);
 #elif GATE
-    put_four(gated(v, *(__local const number4*)(sums + row * SUM_LD + col + OWN_COLS)), to,
-             col0 + col, count, OUTPUT);
+    put_vector(gated(v, *(__local const number4*)(sums + row * SUM_LD + col + OWN_COLS)), to,
+               col0 + col, count, OUTPUT);
 #else
-    put_four(v, to, col0 + col, count, OUTPUT);
+    put_vector(v, to, col0 + col, count, OUTPUT);
 #endif
   }
 }

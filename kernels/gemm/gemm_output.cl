@@ -153,7 +153,6 @@ void put_vector(numberv sum, long at, int col, int count OUTPUT_PARAMS) {
 #endif
   C_STORE(storedv_of(sum), c + at);
 }
-#define put_four put_vector  // where V is 4
 
 // gate=1, for which alpha is 1 and beta 0: silu(gate) · up.
 #if GATE

@@ -175,8 +175,8 @@ IN_REGISTERS number4 results_of(const number* sums, int left, int right, int h, 
 }
 
 // A consumer's sums, item by item: `row` and `col` are the item's first.
-IN_REGISTERS void store_items(number (*sum)[NT * 4], __global number* parts, Work work, int row, int col,
-                 int is_odd, int m, int n, int batches OUTPUT_ARGS) {
+IN_REGISTERS void store_items(number (*sum)[NT * 4], __global number* parts, Work work, int row,
+                              int col, int is_odd, int m, int n, int batches OUTPUT_ARGS) {
   const long elements = (long)m * n;
 #pragma unroll
   for (int i = 0; i < MT; ++i) {
@@ -197,7 +197,7 @@ IN_REGISTERS void store_items(number (*sum)[NT * 4], __global number* parts, Wor
         put_part(own + elements, results_of(sum[i], j + NT / 2, j + NT / 2 + 1, h, is_odd), many);
 #endif
 #else
-        put_four(v, work.batch * elements + to, own_col, many, OUTPUT);
+        put_vector(v, work.batch * elements + to, own_col, many, OUTPUT);
 #endif
       }
     }

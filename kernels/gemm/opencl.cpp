@@ -25,9 +25,9 @@ using std::int64_t;
 
 constexpr Tunable tunables[] = {
     {"path",
-     "0: tiles, any device and number format; 1: pipelined tiles; 2: m or n of at most 32, of "
-     "stored "
-     "weights 8; 3: the one of math 3xtf32; 5: matrix units for short formats; 7: wgmma",
+     "0: tiles, any device and number format; 1: pipelined tiles; 2: m or n of at most 32, with "
+     "stored weights m of at most 8; 3: the one of math 3xtf32; 5: matrix units for short formats; "
+     "7: wgmma",
      0, 7, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
@@ -93,7 +93,7 @@ bool fits(const Tile& t, const Gemm& g, const DeviceInfo& info) {
 
 // A CPU device runs one item per group: the loops over items that barriers force would put the
 // accumulators in memory. The micro-tile fills the registers (24 of AVX-512's 32 with 8×3, 12 of
-// AVX2's 16 with 6×2); bk=128 keeps a micro-tile's strip of b (24 KB) in the L1 cache.
+// AVX2's 16 with 6×2); bk=128 keeps a B micro-panel (24 KB) in the L1 cache.
 std::vector<Tile> cpu_tiles(const Gemm& g, const DeviceInfo& info) {
   const int64_t v = std::min(info.vector_floats, 16);
   const int64_t full_tm = v == 16 ? 8 : 6;
@@ -133,7 +133,7 @@ std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
   for (const Tile& t : info.kind == DeviceKind::cpu ? cpu_tiles(g, info) : gpu_tiles(g, info)) {
     if (fits(t, g, info)) list.push_back(t.tuning());
   }
-  // Fits every device that OpenCL allows: 16 items, 8 KB of local memory.
+  // Fits every device that OpenCL allows: 16 items, 4 KB of local memory.
   if (list.empty()) list.push_back(Tile{4, 4, 1, 1, 1, 4, 4, 16, 4, 1}.tuning());
   return list;
 }
@@ -197,7 +197,7 @@ class TilePlan final : public opencl::DevicePlan {
     const int64_t col_tiles = tiles(g.n, t.bn());
     const int64_t k = g.reads_ab() ? g.k : 0;
     cl_mem c = copy_of("c");
-    // Arguments that the kernel does not read still want a buffer.
+    // Arguments that the kernel does not read still need a buffer.
     cl_mem a = k == 0 ? c : copy_of("a");
     cl_mem b = k == 0 ? c : copy_of("b", constants);
     cl_mem scale =
@@ -270,6 +270,9 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   if (path == path_tensor) return tensor_defect(Gemm(problem), tuning, info);
   if (path == path_pipeline) return pipeline_defect(Gemm(problem), tuning, info);
   if (path == path_skinny) return skinny_defect(problem, tuning, env);
+  // 4 and 6 were paths of earlier versions: stored tunings still name them.
+  if (path != path_tiles) return fmt::format("there is no path={}", path);
+  if (tuning.get("code_path", 0) != 0) return "path=0 needs code_path=0";
   const Tile t = Tile::from(tuning);
   if (fits(t, Gemm(problem), info)) return std::nullopt;
   return fmt::format(
@@ -340,7 +343,7 @@ std::int64_t best_code_path(const DeviceInfo& info) {
   return opencl::features(info.index).nvidia_code_path() ? 1 : 0;
 }
 
-// int8-dynamic wants each row's largest element before its products.
+// int8-dynamic needs each row's largest element before its products.
 constexpr const Math* maths[] = {&fp32, &math_3xtf32, &math_bf16, &math_f16, &math_int8};
 
 const Variant opencl = {.name = "opencl",

@@ -24,7 +24,7 @@ class LadderPlan final : public common::OpenclRung {
                                             "gemm_vectors"};
     const int64_t k = g.reads_ab() ? g.k : 0;
     cl_mem c = copy_of("c");
-    // Arguments that the kernel does not read still want a buffer.
+    // Arguments that the kernel does not read still need a buffer.
     cl_mem b = k == 0 ? c : g.prepack ? constant(constants.at("b")) : copy_of("b");
     opencl::KernelCall call =
         kernel(gemm_ladder_cl, fmt::format(" -DV=4 -DSIDE={}", side()), names[this->step()]);

@@ -183,12 +183,10 @@ std::optional<std::string> mma_defect(const Problem& problem, const Tuning& tuni
   }
   if (fits(t, problem, info)) return std::nullopt;
   return fmt::format(
-      "path=5 wants powers of two for wm, wn, mt and nt, nt at least 2, stages at least 2, tiles "
-      "of "
-      "at least 64 along an operand's rows that lie across k, a group's {} items at most {}, its "
-      "{} "
-      "bytes of local memory at most {} on {}, sizes below {}, and partial sums of at most {:.0f} "
-      "bytes",
+      "path=5 needs powers of two for wm, wn, mt and nt, nt at least 2, stages at least 2, tiles "
+      "of at least 64 along an operand's rows that lie across k, a group's {} items at most {}, "
+      "its {} bytes of local memory at most {} on {}, sizes below {}, and partial sums of at most "
+      "{:.0f} bytes",
       t.items(), info.max_work_group, t.local_bytes(), local_limit(t.code_path, info), info.name,
       unit_longest, most_parts_bytes);
 }

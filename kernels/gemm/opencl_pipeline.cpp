@@ -230,7 +230,7 @@ class PipelinePlan final : public opencl::DevicePlan {
     const int64_t k = !reads_ab ? 0 : std::min(a_layout.k, b_layout.k);
     const int64_t k_share = tiles(tiles(k, p.bk), p.splits) * p.bk;
     cl_mem c = copy_of("c");
-    // Arguments that the kernel does not read still want a buffer.
+    // Arguments that the kernel does not read still need a buffer.
     cl_mem a = reads_ab ? copy_of("a") : c;
     cl_mem b = reads_ab && !g_.prepack ? copy_of("b") : c;
     opencl::DeviceBuffer plain_b;

@@ -96,7 +96,9 @@ struct Skinny {
     const int64_t scratch = !r.w_deep        ? items() * 4 * r.width
                             : code_path == 0 ? items() * lanes
                                              : 0;
-    return 4 * (x + scratch) + ring;
+    // `order` of the kernel, as much as alignment makes of it.
+    const int64_t order = splits > 1 ? 16 : 0;
+    return 4 * (x + scratch) + ring + order;
   }
   // Groups of a share of k: one a block, or of stored weights as many as the device holds at a
   // time, each with several blocks.
@@ -223,7 +225,7 @@ class SkinnyPlan final : public opencl::DevicePlan {
     const int64_t blocks = tiles(r.many, s.block(g, r));
     const int64_t groups = s.groups(g, r, context().info());
     cl_mem c = copy_of("c");
-    // Arguments that the kernel does not read still want a buffer.
+    // Arguments that the kernel does not read still need a buffer.
     cl_mem a = k == 0 ? c : copy_of("a");
     cl_mem b = k == 0 ? c : copy_of("b", constants);
     cl_mem scale = k == 0 || r.stored != &int8_per_channel ? c : copy_of("b_scale", constants);
@@ -328,7 +330,7 @@ std::optional<std::string> skinny_defect(const Problem& problem, const Tuning& t
   if (fits(Skinny::from(tuning), problem, env)) return std::nullopt;
   const DeviceInfo& info = opencl::device(env.device);
   const Roles r(problem);
-  const std::string wants =
+  const std::string needs =
       r.stored == nullptr
           ? fmt::format(
                 "m or n of at most {}, kc a power of two of at least 128 and a multiple of "
@@ -340,9 +342,9 @@ std::optional<std::string> skinny_defect(const Problem& problem, const Tuning& t
                 "2, with gate=1 an even number of rows",
                 r.most_few(), piece);
   return fmt::format(
-      "path=2 wants {}, at most {} items and {} bytes of local memory on {}, and partial sums of "
+      "path=2 needs {}, at most {} items and {} bytes of local memory on {}, and partial sums of "
       "splits of at most {:.0f} bytes",
-      wants, info.max_work_group, local_limit(Skinny::from(tuning).code_path, info), info.name,
+      needs, info.max_work_group, local_limit(Skinny::from(tuning).code_path, info), info.name,
       most_parts_bytes);
 }
 

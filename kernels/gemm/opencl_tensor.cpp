@@ -202,7 +202,7 @@ class TensorPlan final : public opencl::DevicePlan {
     const int64_t col_tiles = tiles(g_.n, t.bn());
     const int64_t k = g_.reads_ab() ? g_.k : 0;
     const int64_t k_share = tiles(tiles(k, t.bk), t.splits) * t.bk;
-    // Arguments that the kernel does not read still want a buffer.
+    // Arguments that the kernel does not read still need a buffer.
     cl_mem c = copy_of("c");
     cl_mem a = k == 0 ? c : copy_of("a");
     cl_mem b = k == 0 ? c : g_.prepack ? constant(constants.at("b")) : copy_of("b");

@@ -61,7 +61,7 @@ void UnitPlan::prepare(const Operands& constants, int64_t splits) {
   const int64_t bk = unit_row_bytes / layouts_.bytes;
   k_share_ = tiles(tiles(k_, bk), splits) * bk;
   cl_mem c = copy_of("c");
-  // Arguments that the kernel does not read still want a buffer.
+  // Arguments that the kernel does not read still need a buffer.
   a_ = k_ == 0 ? c : operand(lay_a_, copy_of("a"), layouts_.a, g_.m, !g_.trans_a, false);
   b_ = k_ == 0 ? c : operand_b(constants);
   parts_ = c;

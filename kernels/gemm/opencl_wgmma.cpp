@@ -204,15 +204,13 @@ std::optional<std::string> wgmma_defect(const Problem& problem, const Tuning& tu
   if (!opencl::features(info.index).wgmma) {
     return fmt::format("path=7 needs wgmma, which {} or its driver lacks", info.name);
   }
+  if (tuning.get("code_path", 1) != 1) return "path=7 needs code_path=1";
   if (fits(Tile::from(tuning), problem, info)) return std::nullopt;
   return fmt::format(
-      "path=7 wants wm=4 or 8, mt at most 2, nt even and mt·nt at most 32, columns of a tile that "
-      "are a "
-      "multiple of 16 (of 64 where rows of b lie across k; with gate=1 twice that), stages and "
-      "results of "
-      "at most {} bytes of local memory together, sizes below {}, and partial sums of at most "
-      "{:.0f} "
-      "bytes",
+      "path=7 needs wm=4 or 8, mt at most 2, nt even and mt·nt at most 32, columns of a tile that "
+      "are a multiple of 16 (of 64 where rows of b lie across k; with gate=1 twice that), stages "
+      "at least 2, stages and results of at most {} bytes of local memory together, sizes below "
+      "{}, and partial sums of at most {:.0f} bytes",
       local_limit(1, info), unit_longest, most_parts_bytes);
 }
 

@@ -86,14 +86,14 @@ void require_fit(const Context& context, const KernelCall& call, const char* nam
   const bool is_nvidia = info.vendor.find("NVIDIA") != std::string::npos;
   if (items > most && !is_nvidia) {
     throw UnfitTuning(
-        fmt::format("kernel {} wants groups of {} work-items, {} has registers for {}", name, items,
+        fmt::format("kernel {} needs groups of {} work-items, {} has registers for {}", name, items,
                     info.name, most));
   }
   const auto local = group_info<cl_ulong>(context, call, CL_KERNEL_LOCAL_MEM_SIZE);
   if (local <= info.local_bytes) return;
   const std::size_t allowed = features(info.index).static_local_bytes;
   if (local > allowed) {
-    throw UnfitTuning(fmt::format("kernel {} wants {} bytes of local memory, {} has {}", name,
+    throw UnfitTuning(fmt::format("kernel {} needs {} bytes of local memory, {} has {}", name,
                                   local, info.name, allowed));
   }
 }
