@@ -1,5 +1,5 @@
-// A second interface of the plans of an untrusted backend (Backend::untrusted). Their kernel may run
-// in another process (Plan::call_ns), and one call to that process may ask for several runs.
+// A second interface of the plans of an untrusted backend (Backend::untrusted). Their kernel may
+// run in another process (Plan::call_ns), and one call to that process may ask for several runs.
 #pragma once
 
 #include <cstdint>
