@@ -352,7 +352,6 @@ class Finals(unittest.TestCase):
                           ("gemm:m=1,n=200,k=14,trans_b=1", "cold"),
                           ("gemm:m=1,n=100,k=7,trans_b=1", "warm")])
 
-
     def test_a_warm_winner_that_loses_cold_is_reported(self):
         space = Space("gemm", "hwy", "gemm:m=64", "fp32", 1, "AVX3", "", (), {"x": 0}, (), None)
         slower = Neighbour("gemm:m=64", Outcome.CORRECT, "", Ratio(1.2, 1.15, 1.25), "cold")

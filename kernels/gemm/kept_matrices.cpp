@@ -4,8 +4,8 @@
 namespace rooflane::gemm {
 namespace {
 
-// A Buffer of at least 2 MiB lies in huge pages by itself. Below 128 KiB a matrix stays in the
-// caches' reach of its pages, and a huge page would be filled with zeros for little.
+// A Buffer of at least 2 MiB is in huge pages by itself. Below 128 KiB the TLB keeps all 32 pages
+// of a matrix, and a huge page would be filled with zeros for little.
 constexpr std::size_t least = std::size_t{128} << 10, most = std::size_t{2} << 20;
 constexpr std::size_t block_bytes = std::size_t{16} << 20, line_bytes = 64;
 

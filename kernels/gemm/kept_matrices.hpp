@@ -17,9 +17,9 @@ class KeptMatrices {
  public:
   using Memory = std::shared_ptr<std::byte>;
 
-  // What living plans packed from `source` that has this size, perhaps from other values.
+  // Memory of this size that living plans packed from `source`, which may have held other values.
   std::vector<Memory> packed_from(const std::byte* source, std::size_t bytes);
-  // Memory to pack into, and its entry once that is done.
+  // Memory to pack into; add() makes it known once it is packed.
   Memory allocate(std::size_t bytes);
   void add(const std::byte* source, std::size_t bytes, const Memory& packed);
 

@@ -13,8 +13,9 @@
 namespace rooflane::gemm {
 
 class SharedPieces {
-  // On a cache line of its own: all threads look at it while one writes the next. `done` of a
-  // round; one less: somebody is at it; else: of earlier rounds. It may wrap around.
+  // On a cache line of its own: all threads look at it while one writes the next. Equal to a
+  // round's `done_`: done in that round; one less: a thread works on it; else: left from an earlier
+  // round. It may wrap around.
   struct alignas(64) State {
     std::atomic<std::uint32_t> value{0};
   };
@@ -23,7 +24,7 @@ class SharedPieces {
   static constexpr std::int64_t bytes_of_piece = sizeof(State);
 
   SharedPieces() = default;
-  // Of so many threads. A run has so many rounds, which a barrier parts.
+  // For so many threads. A run has so many rounds, with a barrier between them.
   SharedPieces(std::int64_t count, int threads, std::int64_t rounds = 1)
       : states_(std::make_unique<State[]>(static_cast<std::size_t>(count))),
         bytes_(static_cast<std::size_t>(count * bytes_of_piece)),

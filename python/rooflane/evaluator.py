@@ -150,6 +150,7 @@ class Evaluator:
     def open(self, target: Target) -> Space:
         """The space of a target. Its default is verified and timed from now on. Raises Refused,
         Lost."""
+        self.target = None  # a program that refuses this one has closed the one before
         answer = self._ask({
             "op": "open", "shape": target.shape, "variant": target.variant, "math": target.math,
             "threads": target.threads, "isa": target.isa, "device": target.device,

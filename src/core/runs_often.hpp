@@ -1,5 +1,5 @@
-// What a plan of an untrusted backend (Backend::untrusted) is, too: its kernel may be called by
-// another process (Plan::call_ns), for which several runs behind one another are one call.
+// A second interface of the plans of an untrusted backend (Backend::untrusted). Their kernel may
+// run in another process (Plan::call_ns), and one call to that process may ask for several runs.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@ namespace rooflane {
 void relax();
 
 // Whether so many threads have a CPU each, and may spin for one another.
-bool may_spin(int threads);  // in parallel.cpp, which knows
+bool may_spin(int threads);  // in parallel.cpp
 
 // How long a thread spins for what it waits for: twice what waking a sleeping one takes where the
 // CPU has gone to sleep too (50 us), so that waiting costs at most three times the least.

@@ -67,12 +67,12 @@ class Archive:
         return self._write(keep)
 
     def finish_run(self, run: int, verdict: Verdict | None, state: str = "finished") -> None:
-        """Ends a run: finished, interrupted (it may go on), or failed."""
+        """Ends a run: finished, failed, or undecided or interrupted, which may go on."""
         self._set_state(run, state, records.now(),
                         records.verdict_record(verdict) if verdict else None)
 
     def resume_run(self, run: int) -> None:
-        """A run that was interrupted goes on."""
+        """A run that was interrupted or undecided goes on."""
         self._set_state(run, "running", None, None)
 
     def add(self, run: RunRecord) -> tuple[int, int]:

@@ -57,7 +57,7 @@ LOOKS = (4, 6, 8, 11, 15, 21, 30, 42, 60)
 ERROR, DROP_ERROR = 0.01, 0.002
 NORMAL_SPREAD = 1.4826  # standard deviation over median absolute deviation
 SECONDS = 120.0  # of the race, unless --final-time says otherwise; one look is always taken
-MOST_SECONDS = 86400.0  # what is told of
+MOST_SECONDS = 86400.0  # the longest time that is reported
 SLOWER = 1.10  # at a neighbour: not to be used there
 PROCESS = 1.08  # a process may be faster or slower by so much, all its rounds alike
 NEAR = 1.01  # of schedules that are equal, the choice is among those that are so near the fastest
@@ -300,7 +300,7 @@ def describe(verdict: Verdict, default: Configuration) -> str:
     if verdict.kind == "undecided":
         minutes = max(1, math.ceil(verdict.seconds_more / 60))
         text += (f"; about {minutes} minute{'s' * (minutes > 1)} more would decide: "
-                 "--resume --final-time SECONDS")
+                 "--resume with a --final-time that is longer by that")
     return text
 
 
