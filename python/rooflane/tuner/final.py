@@ -273,9 +273,10 @@ def _tried(evaluator: Evaluator, target: Target, chosen: Configuration
 
 def serves_neighbours(neighbours: Iterable[Neighbour]) -> bool:
     """Whether the choice may be used for sizes near its own. One that a neighbour refuses is not
-    used there anyway; the state of the caches is not a size."""
-    return all(n.cache or n.outcome is Outcome.REFUSED
-               or (n.outcome is Outcome.CORRECT and (n.ratio is None or n.ratio.low <= SLOWER))
+    used there anyway. With the other state of the caches it may be slower, but not wrong."""
+    return all(n.outcome is Outcome.REFUSED
+               or (n.outcome is Outcome.CORRECT
+                   and (bool(n.cache) or n.ratio is None or n.ratio.low <= SLOWER))
                for n in neighbours)
 
 
