@@ -68,7 +68,7 @@ NAMES = [
 TEXTS_IN = ("src/cli/", "src/io/", "scripts/", "python/")
 NAMES_IN = ("bench/", "kernels/", "python/", "scripts/", "src/", "tests/")
 # Prefixes of files that are not read yet; an entry goes when its files are clean.
-NO_TEXTS_YET = ("docs/generate.md", "docs/judge.md")
+NO_TEXTS_YET = ("docs/generate.md",)
 NO_NAMES_YET = ("kernels/", "src/backends/", "src/generate/", "src/jail/", "src/model/",
                 # They use names of those folders.
                 "src/cli/model.cpp", "src/cli/model_resume.cpp", "src/core/variant.hpp",
