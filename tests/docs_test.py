@@ -483,7 +483,8 @@ class Pages(unittest.TestCase):
                         for path in ROOT.glob(pattern))
         theirs = ["--cflags", "--libs",  # pkg-config's, rattler-build's, vcpkg's and docker's
                   "--recipe", "--overlay-ports",
-                  "--build-arg", "--rm", "--memory", "--cap-add", "--gpus", "--device"]
+                  "--build-arg", "--rm", "--memory", "--cap-add", "--gpus", "--device",
+                  "--security-opt"]
         for page in pages():
             code = "\n".join([*inline_code(page), *(block.text for block in blocks(page)
                                                     if block.language == "sh")])
