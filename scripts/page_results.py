@@ -196,9 +196,11 @@ def models(program: Path, machine: str) -> str:
 def language(program: Path, machine: str) -> str:
     """Tokens per second of a language model, beside other programs."""
     page = page_of(machine, "language-models")
+    others = [name for name in ("llama.cpp", "ONNX Runtime") if f"× {name} [95 %]" in page]
     lines = [[line["format"], TESTS[line["test"]], line["rooflane, tokens/s"],
-              line["× llama.cpp [95 %]"], line["× ONNX Runtime [95 %]"] or "–"]
+              *(line[f"× {name} [95 %]"] or "–" for name in others)]
              for line in lines_of(page, "format")
              if line["test"] in TESTS and (line["threads"], line["format"]) == ("2", "Q4_1")]
-    return table(["SmolLM2-135M, weights", "2 threads", "tokens/s", "times llama.cpp",
-                  "times ONNX Runtime"], lines, text=2) + page_measured(program, page)
+    return table(["SmolLM2-135M, weights", "2 threads", "tokens/s",
+                  *(f"times {name}" for name in others)], lines, text=2) \
+        + page_measured(program, page)

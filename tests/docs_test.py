@@ -104,6 +104,8 @@ SWAPPED = [
     Swapped("python3 -m rooflane bench --preset quick --launches 1 --max-time 0.5 --csv rows.csv",
             f"PYTHONPATH=build/python $PACKAGE_PYTHON -m rooflane bench {GEMM} --csv rows.csv",
             "a minute"),
+    Swapped("--set width=2048 --set heads=32 --set kv_heads=8 --set hidden=8192",
+            "--set width=64 --set heads=4 --set kv_heads=2 --set hidden=96", "a minute"),
     Swapped("python3 -m rooflane bench",
             "PYTHONPATH=build/python $PACKAGE_PYTHON -m rooflane bench", "the build's package"),
     Swapped("scripts/faults.sh", "bash -n scripts/faults.sh",

@@ -121,7 +121,8 @@ class WordsTest(unittest.TestCase):
     def test_folders_that_are_not_clean_yet_are_left_out(self) -> None:
         self.assertTrue(all((Path(lint.__file__).parent.parent / path.rstrip("/")).exists()
                             for path in lint_words.NO_NAMES_YET if path != "src/jail/"))
-        self.assertEqual(self.found("kernels/gemm/a.cpp", "int turn;  // A turn\n"), [])
+        unclean = lint_words.NO_COMMENTS_YET[0] + ".hpp"
+        self.assertEqual(self.found(unclean, "int turn;  // A turn\n"), [])
 
 
 class TidyTest(unittest.TestCase):

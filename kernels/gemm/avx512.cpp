@@ -146,9 +146,10 @@ __attribute__((always_inline)) inline void FourTotals(const typename Products::S
              high = (__m512i)AddPairs<Products>(of[2], of[3]);
   const Sums four = Products::Plus((Sums)_mm512_maskz_unpacklo_epi64(all_of_8, low, high),
                                    (Sums)_mm512_maskz_unpackhi_epi64(all_of_8, low, high));
+  const auto totals = (IntegerProducts::Sums)AddQuarters<Products>(four);
   // Not masked: what is stored so is loaded only when it is in L1.
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                   _mm512_castsi512_si128(AddQuarters<Products>(four)));
+                   (__m128i)__builtin_shufflevector(totals, totals, 0, 1, 2, 3));
 }
 // Of one, in the same order: a sum does not depend on how many rows there are.
 template <class Products>
