@@ -245,8 +245,9 @@ Features probe(const DeviceInfo& info) {
       "mma f16", mma_f16_source, [](int) { return 100 * 16; }, false);
   if (found.mma_f16 && found.copy_async) {
     const std::string source = Wgmma{.columns = 8, .a = "s8"}.macros() + wgmma_source;
+    constexpr auto warpgroup = std::size_t{4} * items;
     found.wgmma = !prober.failure(
-        source.c_str(), "", [](int lane) { return lane % 4 == 0 ? 2 * 496 : 0; }, 4 * items);
+        source.c_str(), "", [](int lane) { return lane % 4 == 0 ? 2 * 496 : 0; }, warpgroup);
   }
   for (const std::size_t kilobytes : {96, 160, 224}) {
     const std::size_t bytes = kilobytes * 1024;
