@@ -139,9 +139,13 @@ class ReportTest(Scratch):
         shown = [dict(zip(page.head, cells)) for cells in page.rows if cells]
         rows = [row for name in files for row in read(name)]
         self.assertEqual(len(shown), len(rows))
+        named = ("kernel", "variant", "shape")
+        alike = {}  # few rows have the same three, so each is compared with few
+        for one in shown:
+            alike.setdefault(tuple(one.get(k, "") for k in named), []).append(one)
         for row in rows:
             self.assertTrue(any(all(same(one.get(k, ""), v) for k, v in row.items())
-                                for one in shown), row)
+                                for one in alike.get(tuple(row[k] for k in named), [])), row)
         self.assertEqual(page.fetched, [])
         self.assertNotIn("link", page.tags)
         self.assertNotIn("img", page.tags)
@@ -154,7 +158,8 @@ class ReportTest(Scratch):
         for name in files:
             of_machine = machines.setdefault(os.path.dirname(name), [])
             of_machine += [r for r in read(name)
-                           if r["status"] == "PASSED" and float(r["gflops"] or 0) > 0]
+                           if r["status"] in ("PASSED", "INACCURATE")
+                           and float(r["gflops"] or 0) > 0]
         self.assertEqual(len(marks), sum(map(in_picture, machines.values())))
 
     def test_every_row_of_a_real_run_is_on_the_page_and_in_the_picture(self):
