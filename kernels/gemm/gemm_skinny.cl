@@ -19,7 +19,7 @@
 #define BLOCK_ROWS ((COLUMNS ? 32 : WARPS) * R)
 #define BLOCK ((COLUMNS ? 32 : WARPS) * OWN)
 
-// Where step p of row i of x stands in its tile of KC steps.
+// The place of step p of row i of x in its tile of KC steps.
 #if ROWS
 // 4 floats more a row put neighbouring rows on other banks.
 #define X_LD (KC + 4)

@@ -237,7 +237,7 @@ std::optional<std::string> tiles_unsupported(const Problem& problem, const Envir
   if (std::max({g.m, g.b_cols(), g.k, g.batch}) >= longest) {
     return fmt::format("sizes must stay below {}", longest);
   }
-  // b once more when it is constant, or laid out anew by path 5.
+  // b once more when it is constant, or packed by path 5.
   const bool is_copied = g.prepack || has_formats(problem, env);
   return opencl::unsupported_anywhere(
       problem, env,

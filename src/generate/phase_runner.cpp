@@ -51,7 +51,7 @@ bool is_packed(const Problem& problem) {
   return find_param(problem.kernel(), prepack) != nullptr && problem.flag(prepack);
 }
 
-// A row of float32 reads b as fast where it stands.
+// A row of float32 reads b as fast where it is.
 bool gains_by_packing(const Problem& problem) {
   return is_packed(problem) && (problem.size("m") > 1 || problem.dtype("b_type") != &float32);
 }
