@@ -18,10 +18,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "core/problem.hpp"
+#include "kernels/common/activations.hpp"
 
 namespace rooflane::gemm {
 
@@ -45,6 +47,8 @@ struct Epilogue {
   float slope, low, high;
 };
 
+// Of an op that is one of the activations.
+std::optional<common::Activation> activation_of(Epilogue::Op op);
 // True for the chains that keep a product linear in its operands.
 bool is_linear(const Epilogue& epilogue);
 // exp, erf and tanh for an element of c.
