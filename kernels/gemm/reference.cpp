@@ -82,23 +82,18 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
                     .seed_scale = 1.0 / 127,
                     .reach = 0});
   }
-  if (problem.value("beta") != 0) {
-    list.push_back({.name = "c0",
+  const auto add_like_c = [&](const char* name) {
+    list.push_back({.name = name,
                     .role = Role::input,
                     .axes = matrix_axes(false, "m", "n"),
                     .dtype = problem.dtype("c_type"),
                     .reach = reach});
-  }
+  };
+  if (problem.value("beta") != 0) add_like_c("c0");
   if (epilogue.has(Epilogue::Op::bias)) {
     list.push_back({.name = "bias", .role = Role::input, .axes = {{"n"}}, .reach = 0});
   }
-  if (epilogue.has(Epilogue::Op::add)) {
-    list.push_back({.name = "residual",
-                    .role = Role::input,
-                    .axes = matrix_axes(false, "m", "n"),
-                    .dtype = problem.dtype("c_type"),
-                    .reach = reach});
-  }
+  if (epilogue.has(Epilogue::Op::add)) add_like_c("residual");
   list.push_back({.name = "c",
                   .role = Role::output,
                   .axes = matrix_axes(false, "m", "n"),
@@ -325,27 +320,19 @@ void products_part(const Factors& factors, const Region& region, const Reference
   const Gemm& g = factors.g;
   const int64_t rows = static_cast<int64_t>(region.rows.size());
   const int64_t cols = static_cast<int64_t>(region.cols.size());
-  // Runs of rows of one batch, at most 512 rows: gathering costs 1/512 of the sums.
-  struct Run {
-    int64_t first, last;
-  };
-  std::vector<Run> runs;
-  for (int64_t r = 0; r < rows; ++r) {
-    const bool joins = !runs.empty() && r - runs.back().first < 512 &&
-                       region.rows[runs.back().first] / g.m == region.rows[r] / g.m;
-    if (joins) {
-      runs.back().last = r + 1;
-    } else {
-      runs.push_back({r, r + 1});
-    }
-  }
+  constexpr int64_t together = 512;  // rows: gathering columns costs 1/512 of the sums
   const int64_t col_tasks = (cols + col_block - 1) / col_block;
-  parallel_for(nullptr, machine().physical_cores, static_cast<int64_t>(runs.size()) * col_tasks,
+  parallel_for(nullptr, machine().physical_cores, (rows + together - 1) / together * col_tasks,
                [&](int64_t task, int) {
-                 const Run run = runs[task / col_tasks];
                  const int64_t j0 = task % col_tasks * col_block;
-                 reference_block(factors, region, run.first, run.last, j0,
-                                 std::min(cols, j0 + col_block), out);
+                 const int64_t last = std::min(rows, (task / col_tasks + 1) * together);
+                 int64_t first = task / col_tasks * together;
+                 for (int64_t r = first + 1; first < last; ++r) {
+                   if (r < last && region.rows[r] / g.m == region.rows[first] / g.m) continue;
+                   reference_block(factors, region, first, r, j0, std::min(cols, j0 + col_block),
+                                   out);
+                   first = r;
+                 }
                });
 }
 
