@@ -94,4 +94,11 @@ std::string epilogue_text(const Problem& problem) {
   return problem.flag("gate") ? "gate=1" : chain_text(Epilogue(problem));
 }
 
+void require_no_epilogue(const Problem& problem, const Tuning& step) {
+  const std::string text = epilogue_text(problem);
+  if (text.empty()) return;
+  throw unavailable_error(
+      fmt::format("{}: {}: rungs of the ladder compute the product alone", step.text(), text));
+}
+
 }  // namespace rooflane::gemm

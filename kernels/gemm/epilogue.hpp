@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "core/problem.hpp"
+#include "core/variant.hpp"
 #include "kernels/common/activations.hpp"
 
 namespace rooflane::gemm {
@@ -57,5 +58,8 @@ double exps_of(const Epilogue& epilogue);
 void check_epilogue(const Problem& problem);
 // "epilogue=bias+gelu" or "gate=1", for refusals; empty: there is neither.
 std::string epilogue_text(const Problem& problem);
+// Rungs of the ladders compute the product alone. Throws Error(unavailable) where more is asked
+// for.
+void require_no_epilogue(const Problem& problem, const Tuning& step);
 
 }  // namespace rooflane::gemm

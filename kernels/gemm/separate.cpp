@@ -1,13 +1,13 @@
-// GEMM, the last rung of hwy's ladder: what hwy fuses, done apart. The product alone at the
-// schedule that hwy has for it, then the epilogue's functions, each a pass through memory;
-// `bench --fusion` holds it against hwy. Without an epilogue it is hwy itself. Next: hwy.cpp.
-#include <memory>
+// See separate.hpp.
+#include "kernels/gemm/separate.hpp"
 
-#include "backends/highway.hpp"
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
 #include "core/buffer.hpp"
-#include "generated_catalogue.hpp"
-#include "kernels/gemm/epilogue_passes.hpp"
-#include "kernels/gemm/ladder.hpp"
+#include "core/parallel.hpp"
+#include "kernels/gemm/gemm.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -26,18 +26,57 @@ Operands operands_of(const Gemm& g, const Operands& operands, int half) {
   return own;
 }
 
+// One pass over all of c for each function, by vectors and on all threads, as single kernels behind
+// the product would do it.
+class EpiloguePasses {
+ public:
+  EpiloguePasses(const Gemm& g, int threads, Pool* pool, EpilogueFunction function)
+      : rows_(g.batch * g.m),
+        m_(g.m),
+        n_(g.n),
+        threads_(std::max(threads, 1)),
+        pool_(pool),
+        function_(function) {
+    for (const Epilogue::Op op : g.epilogue.ops()) {
+      passes_.emplace_back(g).chain = Epilogue(op, g.epilogue);
+    }
+    if (g.gate) passes_.emplace_back(g);
+  }
+  // `gate`: the sums of the first product of gate=1.
+  void bind(const Operands& operands, Matrix<const float> gate = {}) {
+    for (EpilogueJob& pass : passes_) {
+      pass.bind(operands);
+      pass.gate = gate;
+    }
+  }
+  void run() const {
+    for (const EpilogueJob& pass : passes_) {
+      parallel_for_static(pool_, threads_, threads_, [&](std::int64_t share, int) {
+        const std::int64_t end = rows_ * (share + 1) / threads_;
+        for (std::int64_t row = rows_ * share / threads_; row < end; ++row) {
+          function_(pass, {row / m_, row % m_, 0, 1, n_});
+        }
+      });
+    }
+  }
+
+ private:
+  std::int64_t rows_, m_, n_;
+  int threads_;
+  Pool* pool_;
+  EpilogueFunction function_;
+  std::vector<EpilogueJob> passes_;  // of a chain one for each function
+};
+
 class SeparatePlan final : public Plan {
  public:
-  SeparatePlan(const Problem& problem, const Tuning& step, const Environment& env,
-               const Operands& constants)
-      : Plan(problem),
-        g_(problem),
-        step_(step),
-        passes_(g_, env.threads, env.pool, epilogue_function(resolve_isa(env.isa))) {
+  SeparatePlan(const Problem& problem, const Tuning& tuning, const Environment& env,
+               EpilogueFunction function, const Operands& constants, const MakePlan& make)
+      : Plan(problem), g_(problem), tuning_(tuning), passes_(g_, env.threads, env.pool, function) {
     const Problem product = product_of(problem);
-    product_ = make_plan(hwy, product, {}, env, operands_of(g_, constants, 1));
+    product_ = make(product, operands_of(g_, constants, 1));
     if (!g_.gate) return;
-    gate_ = make_plan(hwy, product, {}, env, operands_of(g_, constants, 0));
+    gate_ = make(product, operands_of(g_, constants, 0));
     gate_sums_ = Buffer(static_cast<std::size_t>(g_.batch * g_.m * g_.n) * sizeof(float));
   }
 
@@ -63,7 +102,7 @@ class SeparatePlan final : public Plan {
       facts.workspace_bytes += gate_sums_.bytes() + further.workspace_bytes;
       facts.packed_bytes += further.packed_bytes;
     }
-    facts.tuning = step_;
+    facts.tuning = tuning_;
     return facts;
   }
 
@@ -82,7 +121,7 @@ class SeparatePlan final : public Plan {
   }
 
   const Gemm g_;
-  const Tuning step_;
+  const Tuning tuning_;
   EpiloguePasses passes_;
   std::unique_ptr<Plan> product_, gate_;
   Buffer gate_sums_;
@@ -90,9 +129,10 @@ class SeparatePlan final : public Plan {
 
 }  // namespace
 
-std::unique_ptr<Plan> separate_plan(const Problem& problem, const Tuning& step,
-                                    const Environment& env, const Operands& constants) {
-  return std::make_unique<SeparatePlan>(problem, step, env, constants);
+std::unique_ptr<Plan> separate_plan(const Problem& problem, const Tuning& tuning,
+                                    const Environment& env, EpilogueFunction function,
+                                    const Operands& constants, const MakePlan& make) {
+  return std::make_unique<SeparatePlan>(problem, tuning, env, function, constants, make);
 }
 
 }  // namespace rooflane::gemm
