@@ -56,49 +56,36 @@ int reach_of(const Problem& problem) {
 }
 
 std::vector<TensorSpec> tensors(const Problem& problem) {
-  const int reach = reach_of(problem);
-  const Axis batch{"batch", Axis::Form::droppable};
-  const auto matrix_axes = [&](bool swapped, const char* rows, const char* cols) {
-    return swapped ? std::vector<Axis>{batch, {cols}, {rows}}
-                   : std::vector<Axis>{batch, {rows}, {cols}};
-  };
   const Epilogue epilogue(problem);
+  const Role role_of_b = problem.flag("prepack") ? Role::constant : Role::input;
+  const DType c_type = problem.dtype("c_type");
   std::vector<TensorSpec> list;
-  list.push_back({.name = "a",
-                  .role = Role::input,
-                  .axes = matrix_axes(problem.flag("trans_a"), "m", "k"),
-                  .dtype = problem.dtype("a_type"),
-                  .reach = reach});
-  list.push_back({.name = "b",
-                  .role = problem.flag("prepack") ? Role::constant : Role::input,
-                  .axes = matrix_axes(problem.flag("trans_b"), "k", "n"),
-                  .dtype = problem.dtype("b_type"),
-                  .reach = reach});
+  const auto add = [&](const char* name, Role role, const char* rows, const char* cols, DType type,
+                       bool transposed = false) {
+    if (transposed) std::swap(rows, cols);
+    list.push_back({.name = name,
+                    .role = role,
+                    .axes = {{"batch", Axis::Form::droppable}, {rows}, {cols}},
+                    .dtype = type,
+                    .reach = reach_of(problem)});
+  };
+  add("a", Role::input, "m", "k", problem.dtype("a_type"), problem.flag("trans_a"));
+  add("b", role_of_b, "k", "n", problem.dtype("b_type"), problem.flag("trans_b"));
   if (problem.flag("gate")) list.back().axes[problem.flag("trans_b") ? 1 : 2].times = 2;
   if (problem.dtype("b_type") == &int8_per_channel) {
     list.push_back({.name = "b_scale",
-                    .role = problem.flag("prepack") ? Role::constant : Role::input,
+                    .role = role_of_b,
                     .axes = {{"n"}},
                     .seed_scale = 1.0 / 127,
                     .reach = 0});
   }
-  const auto add_like_c = [&](const char* name) {
-    list.push_back({.name = name,
-                    .role = Role::input,
-                    .axes = matrix_axes(false, "m", "n"),
-                    .dtype = problem.dtype("c_type"),
-                    .reach = reach});
-  };
-  if (problem.value("beta") != 0) add_like_c("c0");
+  if (problem.value("beta") != 0) add("c0", Role::input, "m", "n", c_type);
   if (epilogue.has(Epilogue::Op::bias)) {
     list.push_back({.name = "bias", .role = Role::input, .axes = {{"n"}}, .reach = 0});
   }
-  if (epilogue.has(Epilogue::Op::add)) add_like_c("residual");
-  list.push_back({.name = "c",
-                  .role = Role::output,
-                  .axes = matrix_axes(false, "m", "n"),
-                  .dtype = problem.dtype("c_type"),
-                  .like = "a"});
+  if (epilogue.has(Epilogue::Op::add)) add("residual", Role::input, "m", "n", c_type);
+  add("c", Role::output, "m", "n", c_type);
+  list.back().like = "a";
   return list;
 }
 
