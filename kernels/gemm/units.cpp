@@ -51,18 +51,20 @@ struct Asked {
 };
 
 bool knows(UnitKind kind, std::string_view math) {
+  const bool bf16 = math == math_bf16.name, dynamic = math == math_int8_dynamic.name;
+  const bool integers = dynamic || math == math_int8.name;
   switch (kind) {
     case UnitKind::fma:
-      return math == fp32.name || math == math_f16.name || math == math_bf16.name;
+      return bf16 || math == fp32.name || math == math_f16.name;
     case UnitKind::pmaddwd:
     case UnitKind::vpdpbusd:
-      return math == math_int8.name || math == math_int8_dynamic.name;
+      return integers;
     case UnitKind::vdpbf16ps:
-      return math == math_bf16.name;
+      return bf16;
     case UnitKind::block_vpdpbusd:
-      return math == math_int8_dynamic.name;
+      return dynamic;
     case UnitKind::amx:
-      return math == math_bf16.name || math == math_int8.name || math == math_int8_dynamic.name;
+      return bf16 || integers;
   }
   return false;
 }
