@@ -6,6 +6,7 @@
 
 #include "kernels/common/ladder.hpp"
 #include "kernels/gemm/ladder.hpp"
+#include "kernels/gemm/unit.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/ladder.cpp"
@@ -194,11 +195,13 @@ HWY_INLINE void TileRow(float alpha, int64_t depth, A a_at, B b_at, float* c, in
   }
 }
 
-// body(i, count) for the tiles of rows [first,end): of kRows rows, the last ones of a single row.
+// body(i, count) for the tiles of rows [first,end), of kRows rows but for the last one.
 template <class Body>
 HWY_INLINE void ForEachTile(int64_t first, int64_t end, const Body& body) {
-  for (; first + kRows <= end; first += kRows) body(first, std::integral_constant<int, kRows>());
-  for (; first < end; ++first) body(first, std::integral_constant<int, 1>());
+  for (int64_t i = first; i < end; i += kRows) {
+    with_constant<kRows>(std::min<int64_t>(kRows, end - i),
+                         [&](auto rows) HWY_ATTR { body(i, rows); });
+  }
 }
 
 // Step 3. Vectors, and a tile of c in registers: c is loaded and stored once per block instead of
