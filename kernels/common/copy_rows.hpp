@@ -22,7 +22,7 @@ class PeerInput {
  public:
   void bind(const View& view, bool copies) {
     given_ = read_ = view;
-    copy_ = Buffer(copies ? view.dtype->bytes(view.elements()) : 0);
+    copy_ = copies ? Buffer(view.dtype->bytes(view.elements())) : Buffer();
     if (!copies) return;
     const auto rank = static_cast<std::size_t>(view.rank);
     read_ = contiguous_view(copy_.data(), std::span(view.shape).first(rank), view.dtype);

@@ -26,53 +26,20 @@ Operands operands_of(const Gemm& g, const Operands& operands, int half) {
   return own;
 }
 
-// One pass over all of c for each function, by vectors and on all threads, as single kernels behind
-// the product would do it.
-class EpiloguePasses {
- public:
-  EpiloguePasses(const Gemm& g, int threads, Pool* pool, EpilogueFunction function)
-      : rows_(g.batch * g.m),
-        m_(g.m),
-        n_(g.n),
-        threads_(std::max(threads, 1)),
-        pool_(pool),
-        function_(function) {
-    for (const Epilogue::Op op : g.epilogue.ops()) {
-      passes_.emplace_back(g).chain = Epilogue(op, g.epilogue);
-    }
-    if (g.gate) passes_.emplace_back(g);
-  }
-  // `gate`: the sums of the first product of gate=1.
-  void bind(const Operands& operands, Matrix<const float> gate = {}) {
-    for (EpilogueJob& pass : passes_) {
-      pass.bind(operands);
-      pass.gate = gate;
-    }
-  }
-  void run() const {
-    for (const EpilogueJob& pass : passes_) {
-      parallel_for_static(pool_, threads_, threads_, [&](std::int64_t share, int) {
-        const std::int64_t end = rows_ * (share + 1) / threads_;
-        for (std::int64_t row = rows_ * share / threads_; row < end; ++row) {
-          function_(pass, {row / m_, row % m_, 0, 1, n_});
-        }
-      });
-    }
-  }
-
- private:
-  std::int64_t rows_, m_, n_;
-  int threads_;
-  Pool* pool_;
-  EpilogueFunction function_;
-  std::vector<EpilogueJob> passes_;  // of a chain one for each function
-};
-
 class SeparatePlan final : public Plan {
  public:
   SeparatePlan(const Problem& problem, const Tuning& tuning, const Environment& env,
                EpilogueFunction function, const Operands& constants, const MakePlan& make)
-      : Plan(problem), g_(problem), tuning_(tuning), passes_(g_, env.threads, env.pool, function) {
+      : Plan(problem),
+        g_(problem),
+        tuning_(tuning),
+        threads_(std::max(env.threads, 1)),
+        pool_(env.pool),
+        function_(function) {
+    for (const Epilogue::Op op : g_.epilogue.ops()) {
+      passes_.emplace_back(g_).chain = Epilogue(op, g_.epilogue);
+    }
+    if (g_.gate) passes_.emplace_back(g_);
     const Problem product = product_of(problem);
     product_ = make(product, operands_of(g_, constants, 1));
     if (!g_.gate) return;
@@ -83,7 +50,15 @@ class SeparatePlan final : public Plan {
   void run() override {
     if (gate_ != nullptr) gate_->run();
     product_->run();
-    passes_.run();
+    const std::int64_t rows = g_.batch * g_.m;
+    for (const EpilogueJob& pass : passes_) {
+      parallel_for_static(pool_, threads_, threads_, [&](std::int64_t share, int) {
+        const std::int64_t end = rows * (share + 1) / threads_;
+        for (std::int64_t row = rows * share / threads_; row < end; ++row) {
+          function_(pass, {row / g_.m, row % g_.m, 0, 1, g_.n});
+        }
+      });
+    }
   }
 
   std::vector<std::span<const std::byte>> regions() const override {
@@ -109,20 +84,23 @@ class SeparatePlan final : public Plan {
  private:
   void on_bind(const Operands& operands) override {
     product_->bind(operands_of(g_, operands, 1));
-    if (gate_ == nullptr) {
-      passes_.bind(operands);
-      return;
-    }
+    for (EpilogueJob& pass : passes_) pass.bind(operands);
+    if (gate_ == nullptr) return;
     Operands of_gate = operands_of(g_, operands, 0);
     const View sums = contiguous_view(gate_sums_.data(), Shape{g_.batch, g_.m, g_.n});
     of_gate.set("c", sums);
     gate_->bind(of_gate);
-    passes_.bind(operands, const_matrix(sums));
+    passes_.front().gate = const_matrix(sums);
   }
 
   const Gemm g_;
   const Tuning tuning_;
-  EpiloguePasses passes_;
+  const int threads_;
+  Pool* const pool_;
+  const EpilogueFunction function_;
+  // One over all of c for each function, by vectors and on all threads, as single kernels behind
+  // the product would do it.
+  std::vector<EpilogueJob> passes_;
   std::unique_ptr<Plan> product_, gate_;
   Buffer gate_sums_;
 };
