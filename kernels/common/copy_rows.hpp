@@ -17,7 +17,7 @@ inline void copy_rows(const View& from, const View& to) {
   }
 }
 
-// An input as a peer reads it: where it lies, or a copy without gaps that each run makes.
+// An input as a peer reads it: in place, or a copy without gaps that each run makes.
 class PeerInput {
  public:
   void bind(const View& view, bool copies) {

@@ -344,17 +344,19 @@ void TileOf(const MicroCall& call) {
   });
 }
 
-// A block of a row, of neighbours in memory or not.
-void ReadBlock(const PackCall& c, std::int64_t row, std::int64_t block,
-               float (&to)[weights_per_block]) {
+// A block of a row: in place, or collected in `values`.
+__attribute__((always_inline)) inline const float* ReadBlock(const PackCall& c, std::int64_t row,
+                                                             std::int64_t block,
+                                                             float (&values)[weights_per_block]) {
   const std::int64_t first = row * c.outer + block * weights_per_block * c.inner;
-  const auto read = [&](auto type) {
+  const auto collect = [&](auto type) __attribute__((always_inline)) {
     const auto* const from = reinterpret_cast<const decltype(type)*>(c.from) + first;
-    for (int p = 0; p < weights_per_block; ++p) to[p] = static_cast<float>(from[p * c.inner]);
+    for (int p = 0; p < weights_per_block; ++p) values[p] = static_cast<float>(from[p * c.inner]);
+    return values;
   };
-  if (c.type == &bfloat16) return read(BFloat16());
-  if (c.inner > 1) return read(float());
-  std::memcpy(to, reinterpret_cast<const float*>(c.from) + first, sizeof to);
+  if (c.type == &bfloat16) return collect(BFloat16());
+  if (c.inner > 1) return collect(float());
+  return reinterpret_cast<const float*>(c.from) + first;
 }
 
 // Rotates each `period` bytes: the first `by`, 0 or 2, become the last.
@@ -374,22 +376,26 @@ void Rotate(const std::int8_t (&from)[weights_per_block], int by,
 // no bits behind the point.
 template <class Format>
 void QuantiseBlock(const PackCall& c, std::int64_t row, std::int64_t block, std::uint32_t* to) {
-  float values[weights_per_block];
-  ReadBlock(c, row, block, values);
-  std::uint32_t largest = 0;
-  for (const float value : values) {
-    largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFF);
-  }
-  const QuantisationStep by = quantisation_step(largest);
-  constexpr float shift = 0x1.8p23f;
-  std::int32_t sum = 0;
+  float collected[weights_per_block];
+  const float* const from = ReadBlock(c, row, block, collected);
+  const __m512 values[2] = {_mm512_loadu_ps(from), _mm512_loadu_ps(from + 16)};
+  const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
+  const QuantisationStep by = quantisation_step(_mm512_reduce_max_epu32(
+      _mm512_maskz_max_epu32(all, _mm512_and_si512(_mm512_castps_si512(values[0]), magnitude),
+                             _mm512_and_si512(_mm512_castps_si512(values[1]), magnitude))));
+  const __m512 shift = _mm512_set1_ps(0x1.8p23f), inverse = _mm512_set1_ps(by.inverse);
+  const __mmask16 finite = by.finite ? 0xFFFF : 0;
+  __m512i total = _mm512_setzero_si512();
   std::int8_t integers[weights_per_block];
-  for (int p = 0; p < weights_per_block; ++p) {
-    const auto rounded = std::bit_cast<std::int32_t>(values[p] * by.inverse + shift);
-    const std::int32_t integer = by.finite ? rounded - std::bit_cast<std::int32_t>(shift) : 0;
-    sum += integer;
-    integers[p] = static_cast<std::int8_t>(integer);
+  for (int half = 0; half < 2; ++half) {
+    const __m512 rounded = _mm512_add_ps(_mm512_mul_ps(values[half], inverse), shift);
+    const __m512i integer =
+        _mm512_maskz_sub_epi32(finite, _mm512_castps_si512(rounded), _mm512_castps_si512(shift));
+    total = _mm512_add_epi32(total, integer);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(integers + 16 * half),
+                     _mm512_maskz_cvtepi32_epi8(all, integer));
   }
+  const std::int32_t sum = _mm512_reduce_add_epi32(total);
   std::uint32_t lanes[lanes_per_block];
   Rotate<Format::period>(integers, Format::Rotation(block), lanes);
   for (int g = 0; g < lanes_per_block; ++g) to[g * c.width] = lanes[g];

@@ -95,7 +95,7 @@ void call(cblas::IntegerGemm* gemm, int trans_b, const ProductCall& p) {
        p.lda, 0, p.b, p.ldb, 0, 0, static_cast<std::int32_t*>(p.c), p.ldc, &no_offset);
 }
 
-// By a family of MKL's functions, whose operands have the type T.
+// By a family of MKL's functions. T: the type of its operands.
 template <auto family, class T>
 class PackedFamilyProduct final : public CblasProduct {
  public:

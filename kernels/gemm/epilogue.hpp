@@ -48,7 +48,7 @@ struct Epilogue {
   float slope, low, high;
 };
 
-// Of an op that is one of the activations.
+// Nothing if the op is not an activation.
 std::optional<common::Activation> activation_of(Epilogue::Op op);
 // True for the chains that keep a product linear in its operands.
 bool is_linear(const Epilogue& epilogue);

@@ -4,6 +4,7 @@
 // blocks: products of the real numbers that both stand for. Next: hwy.cpp for what tiles, packing
 // and vectors buy.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <span>
@@ -176,14 +177,15 @@ class ScalarPlan final : public Plan {
   }
   // Returns the step; what is not finite has no integers.
   static float quantise(std::span<double> values) {
-    double largest = 0;
+    std::uint32_t largest = 0;
     for (const double value : values) {
-      if (std::fabs(value) > largest || std::isnan(value)) largest = std::fabs(value);
+      largest =
+          std::max(largest, std::bit_cast<std::uint32_t>(std::fabs(static_cast<float>(value))));
     }
-    const auto step = static_cast<float>(largest / 127);
-    const bool usable = std::isfinite(largest) && step > 0;
-    for (double& value : values) value = usable ? std::nearbyint(value / step) : 0;
-    return std::isfinite(largest) ? step : NAN;
+    const QuantisationStep by = quantisation_step(largest);
+    const bool usable = by.finite && by.step > 0;
+    for (double& value : values) value = usable ? std::nearbyint(value / by.step) : 0;
+    return by.step;
   }
 
   void store(int64_t batch, int64_t i, int64_t place) {

@@ -10,9 +10,10 @@
 
 namespace rooflane::gemm {
 
-// Of a problem without epilogue and gate. gate=1 is two of them. `tuning`: the one to report.
+// Makes a plan of a problem without epilogue and gate; gate=1 takes two.
 using MakePlan =
     std::function<std::unique_ptr<Plan>(const Problem& product, const Operands& constants)>;
+// `tuning`: the one that facts() returns.
 std::unique_ptr<Plan> separate_plan(const Problem& problem, const Tuning& tuning,
                                     const Environment& env, EpilogueFunction function,
                                     const Operands& constants, const MakePlan& make);
