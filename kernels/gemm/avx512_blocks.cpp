@@ -344,19 +344,23 @@ void TileOf(const MicroCall& call) {
   });
 }
 
-// A block of a row: in place, or collected in `values`.
-__attribute__((always_inline)) inline const float* ReadBlock(const PackCall& c, std::int64_t row,
-                                                             std::int64_t block,
-                                                             float (&values)[weights_per_block]) {
+// A block of a row, of neighbours in memory or not, as 2 vectors.
+void ReadBlock(const PackCall& c, std::int64_t row, std::int64_t block, __m512 (&to)[2]) {
   const std::int64_t first = row * c.outer + block * weights_per_block * c.inner;
-  const auto collect = [&](auto type) __attribute__((always_inline)) {
-    const auto* const from = reinterpret_cast<const decltype(type)*>(c.from) + first;
+  if (c.inner == 1 && c.type == &float32) {
+    const auto* const from = reinterpret_cast<const float*>(c.from) + first;
+    to[0] = _mm512_loadu_ps(from), to[1] = _mm512_loadu_ps(from + 16);
+    return;
+  }
+  float values[weights_per_block];
+  if (c.type == &bfloat16) {
+    const auto* const from = reinterpret_cast<const BFloat16*>(c.from) + first;
     for (int p = 0; p < weights_per_block; ++p) values[p] = static_cast<float>(from[p * c.inner]);
-    return values;
-  };
-  if (c.type == &bfloat16) return collect(BFloat16());
-  if (c.inner > 1) return collect(float());
-  return reinterpret_cast<const float*>(c.from) + first;
+  } else {
+    const auto* const from = reinterpret_cast<const float*>(c.from) + first;
+    for (int p = 0; p < weights_per_block; ++p) values[p] = from[p * c.inner];
+  }
+  to[0] = _mm512_loadu_ps(values), to[1] = _mm512_loadu_ps(values + 16);
 }
 
 // Rotates each `period` bytes: the first `by`, 0 or 2, become the last.
@@ -372,17 +376,32 @@ void Rotate(const std::int8_t (&from)[weights_per_block], int by,
   std::memcpy(to, bytes, sizeof to);
 }
 
+// Sums of lanes, or the larger ones.
+template <bool adds>
+__attribute__((always_inline)) inline __m512i Join(__m512i x, __m512i y) {
+  return adds ? _mm512_add_epi32(x, y) : _mm512_maskz_max_epu32(all, x, y);
+}
+// 16 lanes become one.
+template <bool adds>
+__attribute__((always_inline)) inline std::uint32_t Reduce(__m512i lanes) {
+  lanes = Join<adds>(lanes, _mm512_maskz_shuffle_i32x4(all, lanes, lanes, 0x4E));
+  lanes = Join<adds>(lanes, _mm512_maskz_shuffle_i32x4(all, lanes, lanes, 0xB1));
+  lanes = Join<adds>(lanes, _mm512_maskz_shuffle_epi32(all, lanes, _MM_PERM_BADC));
+  lanes = Join<adds>(lanes, _mm512_maskz_shuffle_epi32(all, lanes, _MM_PERM_CDAB));
+  return static_cast<std::uint32_t>(
+      _mm_cvtsi128_si32(_mm512_maskz_extracti32x4_epi32(0xF, lanes, 0)));
+}
+
 // A block of a row becomes 10 words of an A micro-panel. Rounded by adding 1.5·2^23, which leaves
 // no bits behind the point.
 template <class Format>
 void QuantiseBlock(const PackCall& c, std::int64_t row, std::int64_t block, std::uint32_t* to) {
-  float collected[weights_per_block];
-  const float* const from = ReadBlock(c, row, block, collected);
-  const __m512 values[2] = {_mm512_loadu_ps(from), _mm512_loadu_ps(from + 16)};
+  __m512 values[2];
+  ReadBlock(c, row, block, values);
   const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-  const QuantisationStep by = quantisation_step(_mm512_reduce_max_epu32(
-      _mm512_maskz_max_epu32(all, _mm512_and_si512(_mm512_castps_si512(values[0]), magnitude),
-                             _mm512_and_si512(_mm512_castps_si512(values[1]), magnitude))));
+  const QuantisationStep by = quantisation_step(
+      Reduce<false>(Join<false>(_mm512_and_si512(_mm512_castps_si512(values[0]), magnitude),
+                                _mm512_and_si512(_mm512_castps_si512(values[1]), magnitude))));
   const __m512 shift = _mm512_set1_ps(0x1.8p23f), inverse = _mm512_set1_ps(by.inverse);
   const __mmask16 finite = by.finite ? 0xFFFF : 0;
   __m512i total = _mm512_setzero_si512();
@@ -395,7 +414,7 @@ void QuantiseBlock(const PackCall& c, std::int64_t row, std::int64_t block, std:
     _mm_storeu_si128(reinterpret_cast<__m128i*>(integers + 16 * half),
                      _mm512_maskz_cvtepi32_epi8(all, integer));
   }
-  const std::int32_t sum = _mm512_reduce_add_epi32(total);
+  const auto sum = static_cast<std::int32_t>(Reduce<true>(total));
   std::uint32_t lanes[lanes_per_block];
   Rotate<Format::period>(integers, Format::Rotation(block), lanes);
   for (int g = 0; g < lanes_per_block; ++g) to[g * c.width] = lanes[g];
