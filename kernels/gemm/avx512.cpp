@@ -137,26 +137,27 @@ __attribute__((always_inline)) inline __m512i AddQuarters(typename Products::Sum
   return (__m512i)Products::Plus(
       x, (Sums)_mm512_maskz_shuffle_i32x4(all, (__m512i)x, (__m512i)x, 0xB1));
 }
-// Additions across the lanes of four vectors at a time, also where the last are fewer: a sum then
-// does not depend on how many others there are. store(i, total) for each of `count` vectors of(i).
-template <class Products, int count, class Of, class Store>
-__attribute__((always_inline)) inline void Totals(const Of& of, const Store& store) {
+// Additions across the lanes of four vectors at a time.
+template <class Products>
+__attribute__((always_inline)) inline void FourTotals(const typename Products::Sums* of,
+                                                      std::uint32_t (&to)[4]) {
   using Sums = typename Products::Sums;
-  constexpr int last = count - 1;
-#pragma GCC unroll 16
-  for (int i = 0; i < count; i += 4) {
-    const auto low = (__m512i)AddPairs<Products>(of(i), of(std::min(i + 1, last)));
-    const auto high =
-        (__m512i)AddPairs<Products>(of(std::min(i + 2, last)), of(std::min(i + 3, last)));
-    const Sums four = Products::Plus((Sums)_mm512_maskz_unpacklo_epi64(all_of_8, low, high),
-                                     (Sums)_mm512_maskz_unpackhi_epi64(all_of_8, low, high));
-    const auto totals = (IntegerProducts::Sums)AddQuarters<Products>(four);
-    // Not masked: what is stored so is loaded only when it is in L1.
-    std::uint32_t to[4];
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                     (__m128i)__builtin_shufflevector(totals, totals, 0, 1, 2, 3));
-    for (int t = 0; t < std::min(4, count - i); ++t) store(i + t, to[t]);
-  }
+  const auto low = (__m512i)AddPairs<Products>(of[0], of[1]),
+             high = (__m512i)AddPairs<Products>(of[2], of[3]);
+  const Sums four = Products::Plus((Sums)_mm512_maskz_unpacklo_epi64(all_of_8, low, high),
+                                   (Sums)_mm512_maskz_unpackhi_epi64(all_of_8, low, high));
+  const auto totals = (IntegerProducts::Sums)AddQuarters<Products>(four);
+  // Not masked: what is stored so is loaded only when it is in L1.
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   (__m128i)__builtin_shufflevector(totals, totals, 0, 1, 2, 3));
+}
+// Of one, in the same order: a sum does not depend on how many rows there are.
+template <class Products>
+__attribute__((always_inline)) inline std::uint32_t Total(typename Products::Sums of) {
+  using Sums = typename Products::Sums;
+  of = Products::Plus(of, (Sums)_mm512_maskz_shuffle_epi32(all, (__m512i)of, _MM_PERM_BADC));
+  of = Products::Plus(of, (Sums)_mm512_maskz_shuffle_epi32(all, (__m512i)of, _MM_PERM_CDAB));
+  return static_cast<std::uint32_t>(((IntegerProducts::Sums)AddQuarters<Products>(of))[0]);
 }
 
 // Whole vectors of k, from `first` on. Between parts the sums of a block of columns are kept as
@@ -243,18 +244,40 @@ void SkinnyColumns(const FewRowsCall& call, const PartOfK& part, std::int64_t co
     return;
   }
   if (call.k % step > 0) multiply(std::false_type());
-  if (call.column_sums != nullptr) {
-    Totals<IntegerProducts, together>(
-        [&](int r) __attribute__((always_inline)) { return of_columns[r]; },
-        [&](int r, std::uint32_t total) __attribute__((always_inline)) {
-          call.column_sums[col + r * apart] = static_cast<std::int32_t>(total);
-        });
+  if constexpr (together == 4) {  // rows are fewer, or as many
+    std::uint32_t four[4];
+    if (call.column_sums != nullptr) {
+      FourTotals<IntegerProducts>(of_columns, four);
+      for (int r = 0; r < together; ++r) {
+        call.column_sums[col + r * apart] = static_cast<std::int32_t>(four[r]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      const Sums of_row[4] = {sums[0][i], sums[1][i], sums[2][i], sums[3][i]};
+      FourTotals<Products>(of_row, four);
+      for (int r = 0; r < together; ++r) call.sums[i * call.ld + col + r * apart] = four[r];
+    }
+    return;
   }
-  Totals<Products, together * rows>(
-      [&](int i) __attribute__((always_inline)) { return sums[i / rows][i % rows]; },
-      [&](int i, std::uint32_t total) __attribute__((always_inline)) {
-        call.sums[i % rows * call.ld + col + i / rows * apart] = total;
-      });
+#pragma GCC unroll 16
+  for (int r = 0; r < together; ++r) {
+    const std::int64_t place = col + r * apart;
+    if (call.column_sums != nullptr) {
+      call.column_sums[place] = static_cast<std::int32_t>(Total<IntegerProducts>(of_columns[r]));
+    }
+    constexpr int in_fours = rows / 4 * 4;
+#pragma GCC unroll 16
+    for (int i = 0; i < in_fours; i += 4) {
+      std::uint32_t four[4];
+      FourTotals<Products>(&sums[r][i], four);
+      for (int t = 0; t < 4; ++t) call.sums[(i + t) * call.ld + place] = four[t];
+    }
+#pragma GCC unroll 16
+    for (int i = in_fours; i < rows; ++i) {
+      call.sums[i * call.ld + place] = Total<Products>(sums[r][i]);
+    }
+  }
 }
 
 // As many rows of b at a time as leave registers for their sums, and enough of those for the

@@ -20,6 +20,35 @@ std::int64_t PlaceOf(const PackCall& c, std::int64_t lane, std::int64_t vector) 
   return (lane / run * c.width + vector) * run + lane % run;
 }
 
+// 16 rows of 16 lanes become columns: pairs, fours, then quarters of vectors change places.
+__attribute__((always_inline)) inline void Transpose(__m512i (&rows)[16]) {
+  __m512i pairs[16], fours[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    pairs[i] = _mm512_maskz_unpacklo_epi32(all, rows[i], rows[i + 1]);
+    pairs[i + 1] = _mm512_maskz_unpackhi_epi32(all, rows[i], rows[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    fours[i] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i], pairs[i + 2]);
+    fours[i + 1] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i], pairs[i + 2]);
+    fours[i + 2] = _mm512_maskz_unpacklo_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
+    fours[i + 3] = _mm512_maskz_unpackhi_epi64(all_of_8, pairs[i + 1], pairs[i + 3]);
+  }
+  constexpr int even = 0x88, odd = 0xDD;  // quarters 0 and 2, 1 and 3 of both
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], even);
+    const __m512i b = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], even);
+    const __m512i c = _mm512_maskz_shuffle_i32x4(all, fours[i], fours[i + 4], odd);
+    const __m512i d = _mm512_maskz_shuffle_i32x4(all, fours[i + 8], fours[i + 12], odd);
+    rows[i] = _mm512_maskz_shuffle_i32x4(all, a, b, even);
+    rows[i + 4] = _mm512_maskz_shuffle_i32x4(all, c, d, even);
+    rows[i + 8] = _mm512_maskz_shuffle_i32x4(all, a, b, odd);
+    rows[i + 12] = _mm512_maskz_shuffle_i32x4(all, c, d, odd);
+  }
+}
+
 // So many lanes of a vector as 16, the others zero.
 inline __mmask16 First(std::int64_t count) {
   return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count, 0, 16)) - 1);
@@ -27,31 +56,27 @@ inline __mmask16 First(std::int64_t count) {
 
 // Lanes [g,g+16), or the first `lanes` of them, of up to 16 vectors from v0 on become rows of the
 // micro-panel.
-template <class E>
+template <class E, bool whole>
 __attribute__((always_inline)) inline void PackTransposed(const PackCall& c, std::int64_t v0,
                                                           std::int64_t g, std::int64_t lanes) {
-  constexpr std::int64_t side = 16, vector = 64;
-  const std::int64_t outer = c.outer * static_cast<std::int64_t>(sizeof(E));
-  const auto* from = reinterpret_cast<const std::uint8_t*>(c.from) + v0 * outer + g * word_bytes;
-  std::int64_t stride = outer;
-  std::uint8_t copied[side * vector];
-  if (lanes < side || c.count - v0 < side) {
-    for (std::int64_t v = 0; v < side; ++v) {
-      const __mmask16 there = v0 + v < c.count ? First(lanes) : 0;
-      _mm512_storeu_si512(copied + v * vector, _mm512_maskz_loadu_epi32(there, from + v * outer));
-    }
-    from = copied, stride = vector;
-  }
+  constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
   const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
-  const __mmask16 kept = First(c.width - v0);
+  const E* const from = reinterpret_cast<const E*>(c.from) + g * group;
+  const __mmask16 there = First(lanes), kept = First(c.width - v0);
   __m512i rows[side];
-#pragma GCC unroll 4
-  for (int four = 0; four < side; four += 4) FourLanes(from + 4 * four, stride, rows + four);
+#pragma GCC unroll 16
+  for (int v = 0; v < side; ++v) {
+    rows[v] = _mm512_setzero_si512();
+    if (v0 + v >= c.count) continue;
+    const E* const vector = from + (v0 + v) * c.outer;
+    rows[v] = _mm512_xor_si512(
+        whole ? _mm512_loadu_si512(vector) : _mm512_maskz_loadu_epi32(there, vector), xor_mask);
+  }
+  Transpose(rows);
 #pragma GCC unroll 16
   for (int lane = 0; lane < side; ++lane) {
-    if (lane >= lanes) break;
-    _mm512_mask_storeu_epi32(c.to + (g + lane) * c.width + v0, kept,
-                             _mm512_xor_si512(rows[lane], xor_mask));
+    if (!whole && lane >= lanes) break;
+    _mm512_mask_storeu_epi32(c.to + (g + lane) * c.width + v0, kept, rows[lane]);
   }
 }
 
@@ -73,9 +98,9 @@ void PackAlong(const PackCall& c, std::int64_t whole) {
     return;
   }
   for (std::int64_t v0 = 0; v0 < c.width; v0 += side) {
-    for (std::int64_t g = 0; g < whole; g += side) {
-      PackTransposed<E>(c, v0, g, std::min(side, whole - g));
-    }
+    std::int64_t g = 0;
+    for (; g + side <= whole; g += side) PackTransposed<E, true>(c, v0, g, side);
+    if (g < whole) PackTransposed<E, false>(c, v0, g, whole - g);
   }
 }
 
@@ -97,11 +122,15 @@ void PackAcross(const PackCall& c, std::int64_t whole) {
           return _mm512_maskz_cvtepu8_epi32(there, _mm_maskz_loadu_epi8(there, row + p * c.inner));
         }
       };
-      using Lanes = std::uint32_t __attribute__((vector_size(64)));
-      Lanes parts = (Lanes)part(0);
-#pragma GCC unroll 4
-      for (int p = 1; p < group; ++p) parts |= (Lanes)part(p) << (8 * sizeof(E) * p);
-      const __m512i lane = _mm512_xor_si512((__m512i)parts, xor_mask);
+      __m512i lane = part(0);
+      if constexpr (sizeof(E) == 2) {
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(1), 16));
+      } else {
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(1), 8));
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(2), 16));
+        lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(3), 24));
+      }
+      lane = _mm512_xor_si512(lane, xor_mask);
       std::uint32_t* const to = c.to + PlaceOf<run>(c, g, v);
       if constexpr (run == 1) {
         _mm512_mask_storeu_epi32(to, there, lane);
