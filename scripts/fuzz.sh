@@ -26,7 +26,7 @@ sources=(src/core/*.cpp src/io/*.cpp src/backends/{plugin,plugin_table,scalar}.c
          src/model/{arena,call,expression,gguf_weights,instance,library,strided,text,weights}.cpp
          src/generate/llama.cpp bench/{random_problems,shapes}.cpp
          kernels/*/{reference,scalar,whole_check}.cpp
-         kernels/gemm/{epilogue,hwy_schedule,scalar_formats}.cpp)
+         kernels/gemm/{epilogue,hwy_schedule}.cpp)
 # Targets that use another target's NAME.dict.
 declare -A words_of=([answers]=protocol [c_api]=shapes [cases]=shapes [presets]=shapes
                      [requests]=protocol [schedule]=shapes [worker]=protocol)

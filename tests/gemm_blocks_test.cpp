@@ -65,6 +65,7 @@ TEST_CASE("blocks: layouts, types, scalars and what follows the product") {
           "m=7,n=33,k=96,gate=1", "m=19,n=33,k=96,gate=1,prepack=1,c_type=bf16",
           "m=3,n=5,k=0,beta=3,epilogue=relu"}) {
       check(shape_of(rest, format), "avx512", 2);
+      check(shape_of(rest, format), "scalar", 1);
     }
     check(shape_of("m=3,n=5,k=64,batch=2,trans_a=1,beta=2,prepack=1", format), "scalar", 1);
   }

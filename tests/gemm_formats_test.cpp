@@ -398,8 +398,8 @@ TEST_CASE("products of integers are exact where 16 bits or signs would not hold 
   }
 }
 
-TEST_CASE("units apply every function to tiles of c, in every form of it") {
-  for (const std::string variant : {"hwy", "avx512", "amx"}) {
+TEST_CASE("units and plain loops apply every function to c, in every form of it") {
+  for (const std::string variant : {"hwy", "avx512", "amx", "scalar"}) {
     for (const char* const types :
          {"bf16:a_type=bf16,b_type=bf16", "bf16:a_type=bf16,b_type=bf16,c_type=bf16",
           "int8-dynamic:b_type=s8c", "int8-dynamic:b_type=s8c,c_type=bf16"}) {

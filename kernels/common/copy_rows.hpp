@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/buffer.hpp"
 #include "core/tensor.hpp"
 
 namespace rooflane {
@@ -15,5 +16,26 @@ inline void copy_rows(const View& from, const View& to) {
     std::copy_n(from.row(row), bytes, to.row(row));
   }
 }
+
+// An input as a peer reads it: in place, or a copy without gaps that each run makes.
+class PeerInput {
+ public:
+  void bind(const View& view, bool copies) {
+    given_ = read_ = view;
+    copy_ = copies ? Buffer(view.dtype->bytes(view.elements())) : Buffer();
+    if (!copies) return;
+    const auto rank = static_cast<std::size_t>(view.rank);
+    read_ = contiguous_view(copy_.data(), std::span(view.shape).first(rank), view.dtype);
+  }
+  void copy() const {
+    if (copy_.bytes() > 0) copy_rows(given_, read_);
+  }
+  const View& view() const { return read_; }
+  std::size_t bytes() const { return copy_.bytes(); }
+
+ private:
+  View given_, read_;
+  Buffer copy_;
+};
 
 }  // namespace rooflane

@@ -5,12 +5,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
+#include "core/float16.hpp"
 #include "kernels/gemm/gemm.hpp"
 
 namespace rooflane::gemm {
@@ -20,7 +21,7 @@ int transposed(bool flag) { return flag ? cblas::trans : cblas::no_trans; }
 
 // Small and blocked products, and those with a vector both ways, of matrices of `one`.
 template <class T>
-bool nan_survives(const Product& product, T one) {
+bool nan_survives(const CblasProduct& product, T one) {
   constexpr int sizes[] = {1, 3, 17, 96};
   for (const int size : sizes) {
     const std::vector<T> ones(static_cast<std::size_t>(size) * size, one);
@@ -41,9 +42,9 @@ bool nan_survives(const Product& product, T one) {
   return false;
 }
 
-class Float32Product final : public Product {
+class Float32Product final : public CblasProduct {
  public:
-  using Product::Product;
+  using CblasProduct::CblasProduct;
 
   void multiply(const ProductCall& p) const override {
     const auto* const a = static_cast<const float*>(p.a);
@@ -81,64 +82,45 @@ class Float32Product final : public Product {
   bool keeps_nan() const override { return nan_survives(*this, 1.0f); }
 };
 
-class Bfloat16Product final : public Product {
+// MKL's bfloat16 numbers: with b as given, or as it keeps it packed.
+void call(cblas::Bfloat16Gemm* gemm, int trans_b, const ProductCall& p) {
+  const auto number = [](const void* data) { return static_cast<const std::uint16_t*>(data); };
+  gemm(cblas::row_major, transposed(p.trans_a), trans_b, p.m, p.n, p.k, p.alpha, number(p.a), p.lda,
+       number(p.b), p.ldb, p.beta, static_cast<float*>(p.c), p.ldc);
+}
+// Its integers. Row-major its a is u8 and its b is s8, the other way round than its name.
+void call(cblas::IntegerGemm* gemm, int trans_b, const ProductCall& p) {
+  constexpr std::int32_t no_offset = 0;
+  gemm(cblas::row_major, transposed(p.trans_a), trans_b, cblas::fix_offset, p.m, p.n, p.k, 1, p.a,
+       p.lda, 0, p.b, p.ldb, 0, 0, static_cast<std::int32_t*>(p.c), p.ldc, &no_offset);
+}
+
+// By a family of MKL's functions. T: the type of its operands.
+template <auto family, class T>
+class PackedFamilyProduct final : public CblasProduct {
  public:
-  using Product::Product;
+  using CblasProduct::CblasProduct;
 
   void multiply(const ProductCall& p) const override {
-    library_.bf16.multiply(cblas::row_major, transposed(p.trans_a), transposed(p.trans_b), p.m, p.n,
-                           p.k, p.alpha, number(p.a), p.lda, number(p.b), p.ldb, p.beta,
-                           static_cast<float*>(p.c), p.ldc);
+    call((library_.*family).multiply, transposed(p.trans_b), p);
   }
   std::size_t packed_bytes(int m, int n, int k) const override {
-    return library_.bf16.pack_get_size(cblas::b_matrix, m, n, k);
+    return (library_.*family).pack_get_size(cblas::b_matrix, m, n, k);
   }
   void pack(const ProductCall& p, void* to) const override {
-    library_.bf16.pack(cblas::row_major, cblas::b_matrix, transposed(p.trans_b), p.m, p.n, p.k,
-                       number(p.b), p.ldb, static_cast<std::uint16_t*>(to));
+    (library_.*family)
+        .pack(cblas::row_major, cblas::b_matrix, transposed(p.trans_b), p.m, p.n, p.k,
+              static_cast<const T*>(p.b), p.ldb, static_cast<T*>(to));
   }
   void multiply_packed(const ProductCall& p) const override {
-    library_.bf16.compute(cblas::row_major, transposed(p.trans_a), cblas::packed, p.m, p.n, p.k,
-                          p.alpha, number(p.a), p.lda, number(p.b), p.ldb, p.beta,
-                          static_cast<float*>(p.c), p.ldc);
+    call((library_.*family).compute, cblas::packed, p);
   }
   bool keeps_nan() const override {
-    return nan_survives(*this,
-                        static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(1.0f) >> 16));
+    if constexpr (std::is_void_v<T>)
+      return false;  // an integer is none
+    else
+      return nan_survives(*this, BFloat16::Format::bits_of(1));
   }
-
- private:
-  static const std::uint16_t* number(const void* data) {
-    return static_cast<const std::uint16_t*>(data);
-  }
-};
-
-// Row-major its a is u8 and its b is s8, the other way round than its name.
-class IntegerProduct final : public Product {
- public:
-  using Product::Product;
-
-  void multiply(const ProductCall& p) const override {
-    library_.integers.multiply(cblas::row_major, transposed(p.trans_a), transposed(p.trans_b),
-                               cblas::fix_offset, p.m, p.n, p.k, 1, p.a, p.lda, 0, p.b, p.ldb, 0, 0,
-                               static_cast<std::int32_t*>(p.c), p.ldc, &no_offset);
-  }
-  std::size_t packed_bytes(int m, int n, int k) const override {
-    return library_.integers.pack_get_size(cblas::b_matrix, m, n, k);
-  }
-  void pack(const ProductCall& p, void* to) const override {
-    library_.integers.pack(cblas::row_major, cblas::b_matrix, transposed(p.trans_b), p.m, p.n, p.k,
-                           p.b, p.ldb, to);
-  }
-  void multiply_packed(const ProductCall& p) const override {
-    library_.integers.compute(cblas::row_major, transposed(p.trans_a), cblas::packed,
-                              cblas::fix_offset, p.m, p.n, p.k, 1, p.a, p.lda, 0, p.b, p.ldb, 0, 0,
-                              static_cast<std::int32_t*>(p.c), p.ldc, &no_offset);
-  }
-  bool keeps_nan() const override { return false; }  // an integer is none
-
- private:
-  static constexpr std::int32_t no_offset = 0;
 };
 
 }  // namespace
@@ -168,9 +150,14 @@ std::optional<std::string> product_fault(const Problem& problem, const Environme
   return std::nullopt;
 }
 
-std::unique_ptr<Product> make_product(const Problem& problem, const cblas::Library& library) {
-  if (problem.dtype("a_type") == &bfloat16) return std::make_unique<Bfloat16Product>(library);
-  if (problem.dtype("a_type") == &uint8) return std::make_unique<IntegerProduct>(library);
+std::unique_ptr<CblasProduct> make_product(const Problem& problem, const cblas::Library& library) {
+  using cblas::Library;
+  if (problem.dtype("a_type") == &bfloat16) {
+    return std::make_unique<PackedFamilyProduct<&Library::bf16, std::uint16_t>>(library);
+  }
+  if (problem.dtype("a_type") == &uint8) {
+    return std::make_unique<PackedFamilyProduct<&Library::integers, void>>(library);
+  }
   return std::make_unique<Float32Product>(library);
 }
 

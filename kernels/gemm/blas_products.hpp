@@ -26,12 +26,12 @@ struct ProductCall {
   int ldc;
 };
 
-class Product {
+class CblasProduct {
  public:
-  explicit Product(const cblas::Library& library) : library_(library) {}
-  virtual ~Product() = default;
-  Product(const Product&) = delete;
-  Product& operator=(const Product&) = delete;
+  explicit CblasProduct(const cblas::Library& library) : library_(library) {}
+  virtual ~CblasProduct() = default;
+  CblasProduct(const CblasProduct&) = delete;
+  CblasProduct& operator=(const CblasProduct&) = delete;
 
   virtual void multiply(const ProductCall& call) const = 0;
   // For prepack=1, which product_fault() refuses if the library has none: bytes of op(b) as the
@@ -52,6 +52,6 @@ class Product {
 // weights; nothing where make_product() will work.
 std::optional<std::string> product_fault(const Problem& problem, const Environment& env,
                                          const cblas::Library& library);
-std::unique_ptr<Product> make_product(const Problem& problem, const cblas::Library& library);
+std::unique_ptr<CblasProduct> make_product(const Problem& problem, const cblas::Library& library);
 
 }  // namespace rooflane::gemm

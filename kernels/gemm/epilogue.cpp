@@ -21,6 +21,22 @@ Epilogue::Epilogue(const Problem& problem)
 
 bool Epilogue::has(Op op) const { return std::find(ops().begin(), ops().end(), op) != ops().end(); }
 
+std::optional<common::Activation> activation_of(Op op) {
+  using common::Activation;
+  switch (op) {
+    case Op::relu:
+      return Activation::relu;
+    case Op::gelu:
+      return Activation::gelu;
+    case Op::gelu_tanh:
+      return Activation::gelu_tanh;
+    case Op::silu:
+      return Activation::silu;
+    default:
+      return std::nullopt;
+  }
+}
+
 bool is_linear(const Epilogue& epilogue) {
   return std::all_of(epilogue.ops().begin(), epilogue.ops().end(),
                      [](Op op) { return op == Op::bias || op == Op::add; });
@@ -76,6 +92,13 @@ void check_epilogue(const Problem& problem) {
 
 std::string epilogue_text(const Problem& problem) {
   return problem.flag("gate") ? "gate=1" : chain_text(Epilogue(problem));
+}
+
+void require_no_epilogue(const Problem& problem, const Tuning& step) {
+  const std::string text = epilogue_text(problem);
+  if (text.empty()) return;
+  throw unavailable_error(
+      fmt::format("{}: {}: rungs of the ladder compute the product alone", step.text(), text));
 }
 
 }  // namespace rooflane::gemm

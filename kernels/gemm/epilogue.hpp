@@ -18,10 +18,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "core/problem.hpp"
+#include "core/variant.hpp"
+#include "kernels/common/activations.hpp"
 
 namespace rooflane::gemm {
 
@@ -45,6 +48,8 @@ struct Epilogue {
   float slope, low, high;
 };
 
+// Nothing if the op is not an activation.
+std::optional<common::Activation> activation_of(Epilogue::Op op);
 // True for the chains that keep a product linear in its operands.
 bool is_linear(const Epilogue& epilogue);
 // exp, erf and tanh for an element of c.
@@ -53,5 +58,8 @@ double exps_of(const Epilogue& epilogue);
 void check_epilogue(const Problem& problem);
 // "epilogue=bias+gelu" or "gate=1", for refusals; empty: there is neither.
 std::string epilogue_text(const Problem& problem);
+// Rungs of the ladders compute the product alone. Throws Error(unavailable) where more is asked
+// for.
+void require_no_epilogue(const Problem& problem, const Tuning& step);
 
 }  // namespace rooflane::gemm

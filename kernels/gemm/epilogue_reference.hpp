@@ -39,40 +39,22 @@ struct EpilogueOperands {
 inline common::Expected with_epilogue(const Epilogue& epilogue, const EpilogueOperands& operands,
                                       common::Expected v, double u) {
   using Op = Epilogue::Op;
-  using common::Activation;
   for (const Op op : epilogue.ops()) {
-    switch (op) {
-      case Op::bias:
-        v = sum_from(v, operands.bias, u);
-        break;
-      case Op::relu:
-        v = carried(v, 1, {v.value < 0 ? 0 : v.value, 0, 0}, u);
-        break;
-      case Op::leaky_relu: {
-        const double slope = epilogue.slope, value = v.value < 0 ? slope * v.value : v.value;
-        const double rounding = v.value < 0 ? u * std::abs(value) : 0;
-        v = carried(v, std::max(1.0, std::abs(slope)), {value, rounding, rounding}, u);
-        break;
-      }
-      case Op::gelu:
-        v = activated_from(Activation::gelu, v, u);
-        break;
-      case Op::gelu_tanh:
-        v = activated_from(Activation::gelu_tanh, v, u);
-        break;
-      case Op::silu:
-        v = activated_from(Activation::silu, v, u);
-        break;
-      case Op::add:
-        v = sum_from(v, operands.residual, u);
-        break;
-      case Op::clamp: {
-        const double low = epilogue.low, high = epilogue.high;
-        // A NaN stays.
-        const double value = v.value < low ? low : v.value > high ? high : v.value;
-        v = carried(v, 1, {value, 0, 0}, u);
-        break;
-      }
+    if (op == Op::relu) {
+      v = carried(v, 1, {v.value < 0 ? 0 : v.value, 0, 0}, u);
+    } else if (const auto activation = activation_of(op)) {
+      v = activated_from(*activation, v, u);
+    } else if (op == Op::bias || op == Op::add) {
+      v = sum_from(v, op == Op::bias ? operands.bias : operands.residual, u);
+    } else if (op == Op::leaky_relu) {
+      const double slope = epilogue.slope, value = v.value < 0 ? slope * v.value : v.value;
+      const double rounding = v.value < 0 ? u * std::abs(value) : 0;
+      v = carried(v, std::max(1.0, std::abs(slope)), {value, rounding, rounding}, u);
+    } else {
+      const double low = epilogue.low, high = epilogue.high;
+      // A NaN stays.
+      const double value = v.value < low ? low : v.value > high ? high : v.value;
+      v = carried(v, 1, {value, 0, 0}, u);
     }
   }
   return v;

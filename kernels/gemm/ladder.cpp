@@ -6,7 +6,7 @@
 
 #include "kernels/common/ladder.hpp"
 #include "kernels/gemm/ladder.hpp"
-#include "kernels/gemm/ladder_refusal.hpp"
+#include "kernels/gemm/unit.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm/ladder.cpp"
@@ -40,14 +40,14 @@ HWY_INLINE void StartRow(const LadderJob& job, int64_t batch, int64_t i, int64_t
 void Naive(const LadderJob& job) {
   const Gemm& g = job.g;
   for (int64_t batch = 0; batch < g.batch; ++batch) {
-    const float* a = job.a.f32() + batch * job.a.batch_stride;
-    const float* b = job.b.f32() + batch * job.b.batch_stride;
+    const float* b = job.b_of(batch);
     for (int64_t i = 0; i < g.m; ++i) {
+      const float* a = job.row_of_a(batch, i);
       float* c = job.c.row(batch, i);
       for (int64_t j = 0; j < g.n; ++j) {
         float sum = 0;
         for (int64_t p = 0; p < g.k; ++p) {
-          sum += a[i * job.a.outer + p * job.a.inner] * b[j * job.b.outer + p * job.b.inner];
+          sum += a[p * job.a.inner] * b[j * job.b.outer + p * job.b.inner];
         }
         c[j] = g.alpha * sum + (g.reads_c0() ? g.beta * job.c0.row(batch, i)[j] : 0.0f);
       }
@@ -59,8 +59,7 @@ void Naive(const LadderJob& job) {
 // along memory: row after row of b added to a row of c, or, where b is given transposed, dots.
 HWY_INLINE void AddRow(const LadderJob& job, int64_t batch, int64_t i, int64_t p_begin,
                        int64_t p_end, int64_t j_begin, int64_t j_end) {
-  const float* a = job.a.f32() + batch * job.a.batch_stride + i * job.a.outer;
-  const float* b = job.b.f32() + batch * job.b.batch_stride;
+  const float *a = job.row_of_a(batch, i), *b = job.b_of(batch);
   float* HWY_RESTRICT c = job.c.row(batch, i);
   if (job.b.outer == 1) {
     for (int64_t p = p_begin; p < p_end; ++p) {
@@ -196,31 +195,34 @@ HWY_INLINE void TileRow(float alpha, int64_t depth, A a_at, B b_at, float* c, in
   }
 }
 
+// body(i, count) for the tiles of rows [first,end), of kRows rows but for the last one.
+template <class Body>
+HWY_INLINE void ForEachTile(int64_t first, int64_t end, const Body& body) {
+  for (int64_t i = first; i < end; i += kRows) {
+    with_constant<kRows>(std::min<int64_t>(kRows, end - i),
+                         [&](auto rows) HWY_ATTR { body(i, rows); });
+  }
+}
+
 // Step 3. Vectors, and a tile of c in registers: c is loaded and stored once per block instead of
 // once per p, each element of a serves kVectors vectors and each vector of b kRows rows.
 void Vectorised(const LadderJob& job) {
-  ForEachBlock(
-      job.g, [&job](int64_t batch, int64_t p0, int64_t p_end, int64_t j, int64_t j_end) HWY_ATTR {
-        const MatrixView &a_side = job.a, &b_side = job.b;
-        const float* b = b_side.f32() + batch * b_side.batch_stride;
-        const auto b_at = [=, &b_side](int64_t p, int64_t at, auto fill)
-                              ROOFLANE_LAMBDA { return LoadB(b, b_side, p0 + p, at, fill); };
-        const auto rows = [&](int64_t i, auto count) HWY_ATTR {
-          constexpr int kTileRows = decltype(count)::value;
-          if (p0 == 0) {
-            for (int r = 0; r < kTileRows; ++r) StartRow(job, batch, i + r, j, j_end);
-          }
-          const float* a = a_side.f32() + batch * a_side.batch_stride + i * a_side.outer;
-          const int64_t outer = a_side.outer, inner = a_side.inner;
-          const auto a_at = [=](int64_t p, int r)
-                                ROOFLANE_LAMBDA { return a[r * outer + (p0 + p) * inner]; };
-          TileRow<kTileRows>(job.g.alpha, p_end - p0, a_at, b_at, job.c.row(batch, i), job.c.ld, j,
-                             j_end);
-        };
-        int64_t i = 0;
-        for (; i + kRows <= job.g.m; i += kRows) rows(i, std::integral_constant<int, kRows>());
-        for (; i < job.g.m; ++i) rows(i, std::integral_constant<int, 1>());
-      });
+  ForEachBlock(job.g, [&job](int64_t batch, int64_t p0, int64_t p_end, int64_t j,
+                             int64_t j_end) HWY_ATTR {
+    const float* b = job.b_of(batch);
+    const auto b_at = [=, &job](int64_t p, int64_t at, auto fill)
+                          ROOFLANE_LAMBDA { return LoadB(b, job.b, p0 + p, at, fill); };
+    ForEachTile(0, job.g.m, [&](int64_t i, auto rows) HWY_ATTR {
+      if (p0 == 0) {
+        for (int r = 0; r < rows; ++r) StartRow(job, batch, i + r, j, j_end);
+      }
+      const float* a = job.row_of_a(batch, i);
+      const int64_t outer = job.a.outer, inner = job.a.inner;
+      const auto a_at = [=](int64_t p, int r)
+                            ROOFLANE_LAMBDA { return a[r * outer + (p0 + p) * inner]; };
+      TileRow<rows>(job.g.alpha, p_end - p0, a_at, b_at, job.c.row(batch, i), job.c.ld, j, j_end);
+    });
+  });
 }
 
 // The block of b as B micro-panels of kVectors vectors, each [depth, kVectors·lanes] without gaps
@@ -228,7 +230,7 @@ void Vectorised(const LadderJob& job) {
 HWY_INLINE void PackStrip(const LadderJob& job, int64_t batch, int64_t p0, int64_t p_end, int64_t j,
                           int64_t j_end, float* to) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
-  const float* b = job.b.f32() + batch * job.b.batch_stride;
+  const float* b = job.b_of(batch);
   for (int64_t p = p0; p < p_end; ++p) {
     for (int64_t at = j; at < j + kVectors * lanes; ++at) {
       *to++ = at < j_end ? b[at * job.b.outer + p * job.b.inner] : 0.0f;
@@ -243,14 +245,13 @@ HWY_INLINE void PackStrip(const LadderJob& job, int64_t batch, int64_t p0, int64
 // of a in its own.
 void Packed(const LadderJob& job) {
   const Gemm& g = job.g;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
-  const int64_t width = kVectors * lanes;
+  const int64_t width = kVectors * static_cast<int64_t>(hn::Lanes(D()));
   parallel_region(job.workers.pool, job.workers.threads, [&](const Team& team) HWY_ATTR {
     float* const packed_b = job.workers.of(0) + kRows * kDepth;
     float* const packed_a = job.workers.of(team.thread);
     const int64_t row_tiles = (g.m + kRows - 1) / kRows;
-    const int64_t first_tile = row_tiles * team.thread / team.threads;
-    const int64_t end_tile = row_tiles * (team.thread + 1) / team.threads;
+    const int64_t first = row_tiles * team.thread / team.threads * kRows;
+    const int64_t end = std::min(g.m, row_tiles * (team.thread + 1) / team.threads * kRows);
     ForEachBlock(g, [&](int64_t batch, int64_t p0, int64_t p_end, int64_t j0,
                         int64_t j_end) HWY_ATTR {
       const int64_t depth = p_end - p0;
@@ -259,42 +260,26 @@ void Packed(const LadderJob& job) {
         PackStrip(job, batch, p0, p_end, j0 + s * width, j_end, packed_b + s * depth * width);
       }
       team.barrier();
-      const float* a = job.a.f32() + batch * job.a.batch_stride;
-      for (int64_t tile = first_tile; tile < end_tile; ++tile) {
-        const int64_t i = tile * kRows;
-        const int64_t rows = std::min<int64_t>(kRows, g.m - i);
+      ForEachTile(first, end, [&](int64_t i, auto rows) HWY_ATTR {
+        const float* a = job.row_of_a(batch, i);
         for (int64_t p = 0; p < depth; ++p) {
-          for (int64_t r = 0; r < kRows; ++r) {
-            // A row beyond the last is the last once more; its sums are thrown away.
-            packed_a[p * kRows + r] =
-                a[(i + std::min(r, rows - 1)) * job.a.outer + (p0 + p) * job.a.inner];
+          for (int r = 0; r < rows; ++r) {
+            packed_a[p * rows + r] = a[r * job.a.outer + (p0 + p) * job.a.inner];
           }
         }
         if (p0 == 0) {
-          for (int64_t r = 0; r < rows; ++r) StartRow(job, batch, i + r, j0, j_end);
+          for (int r = 0; r < rows; ++r) StartRow(job, batch, i + r, j0, j_end);
         }
-        const auto a_at = [=](int64_t p, int r) ROOFLANE_LAMBDA { return packed_a[p * kRows + r]; };
-        for (int64_t s = 0; s < strips; ++s) {
-          const float* strip = packed_b + s * depth * width;
-          const auto b_at = [=](int64_t p, int v) ROOFLANE_LAMBDA {
-            return hn::Load(D(), strip + p * width + v * lanes);
+        const auto a_at = [=](int64_t p, int r) ROOFLANE_LAMBDA { return packed_a[p * rows + r]; };
+        for (int64_t j = j0; j < j_end; j += width) {
+          const float* strip = packed_b + (j - j0) * depth;
+          const auto b_at = [=](int64_t p, int64_t at, auto) ROOFLANE_LAMBDA {
+            return hn::Load(D(), strip + p * width + at - j);
           };
-          const int64_t j = j0 + s * width;
-          float* c = job.c.row(batch, i) + j;
-          if (rows == kRows && j + width <= j_end) {
-            Tile<kRows, kVectors>(g.alpha, depth, a_at, b_at, c, job.c.ld, hc::Whole());
-            continue;
-          }
-          // The edge: a whole tile beside c. Only its part inside c is copied to c.
-          HWY_ALIGN float edge[kRows * kVectors * hn::MaxLanes(D())] = {};
-          Tile<kRows, kVectors>(g.alpha, depth, a_at, b_at, edge, width, hc::Whole());
-          for (int64_t r = 0; r < rows; ++r) {
-            for (int64_t col = 0; col < std::min(width, j_end - j); ++col) {
-              c[r * job.c.ld + col] += edge[r * width + col];
-            }
-          }
+          TileRow<rows>(g.alpha, depth, a_at, b_at, job.c.row(batch, i), job.c.ld, j,
+                        std::min(j + width, j_end));
         }
-      }
+      });
       team.barrier();
     });
   });
@@ -329,6 +314,9 @@ std::span<const common::Step<LadderJob>> Steps() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "generated_catalogue.hpp"
+#include "kernels/gemm/separate.hpp"
+
 namespace rooflane::gemm {
 namespace ladder_steps {
 
@@ -342,6 +330,16 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& step, const Env
                            ROOFLANE_HWY_FUNCTION(Steps, target)());
 }
 
+// What hwy fuses, done apart: the product at the schedule that hwy has for it, then each function
+// of the epilogue. `bench --fusion` compares it with hwy, which it is without an epilogue.
+std::unique_ptr<Plan> separate(const Problem& problem, const Tuning& step, const Environment& env,
+                               const Operands& constants) {
+  return separate_plan(problem, step, env, epilogue_function(resolve_isa(env.isa)), constants,
+                       [&](const Problem& product, const Operands& of_product) {
+                         return make_plan(hwy, product, {}, env, of_product);
+                       });
+}
+
 }  // namespace ladder_steps
 
 const Rung ladder[] = {
@@ -352,7 +350,7 @@ const Rung ladder[] = {
     {"packed", "operands copied into the order of reading; threads", Threads::many,
      ladder_steps::plan},
     {"separate", "hwy's product; each function of an epilogue a pass through memory", Threads::many,
-     separate_plan},
+     ladder_steps::separate},
 };
 
 }  // namespace rooflane::gemm

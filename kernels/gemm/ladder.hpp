@@ -9,14 +9,6 @@
 #include "kernels/common/ladder.hpp"
 #include "kernels/gemm/gemm.hpp"
 
-namespace rooflane::gemm {
-
-// Rung `separate` (separate.cpp).
-std::unique_ptr<Plan> separate_plan(const Problem& problem, const Tuning& step,
-                                    const Environment& env, const Operands& constants);
-
-}  // namespace rooflane::gemm
-
 namespace rooflane::gemm::ladder_steps {
 
 struct LadderJob {
@@ -31,6 +23,10 @@ struct LadderJob {
     c = matrix(operands.at("c"));
   }
 
+  const float* row_of_a(std::int64_t batch, std::int64_t i) const {
+    return a.f32() + batch * a.batch_stride + i * a.outer;
+  }
+  const float* b_of(std::int64_t batch) const { return b.f32() + batch * b.batch_stride; }
   std::span<const std::byte> packed() const {
     return {static_cast<const std::byte*>(copied.data()), copied.bytes()};
   }

@@ -10,14 +10,15 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/buffer.hpp"
 #include "core/error.hpp"
 #include "generated_catalogue.hpp"
 #include "kernels/common/copy_rows.hpp"
-#include "kernels/gemm/epilogue_passes.hpp"
 #include "kernels/gemm/gemm.hpp"
+#include "kernels/gemm/separate.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -27,54 +28,29 @@ using std::int64_t;
 // batch × rows × cols with any strides; a batch of one is left out, as oneDNN's faster kernels
 // want.
 struct Layout {
-  std::array<int64_t, 3> dims, strides;
-  int skipped;
-  Layout(int64_t batch, int64_t rows, int64_t cols, std::array<int64_t, 3> distances)
-      : dims{batch, rows, cols}, strides(distances), skipped(batch == 1 ? 1 : 0) {}
+  explicit Layout(const View& x, bool transposed = false)
+      : type(x.dtype),
+        dims{x.shape[0], x.shape[1], x.shape[2]},
+        strides{x.strides[0], x.strides[1], 1},
+        skipped(dims[0] == 1 ? 1 : 0) {
+    if (!transposed) return;
+    std::swap(dims[1], dims[2]);
+    std::swap(strides[1], strides[2]);
+  }
   std::span<const int64_t> lengths() const { return std::span(dims).subspan(skipped); }
   std::span<const int64_t> steps() const { return std::span(strides).subspan(skipped); }
-  std::optional<onednn::Desc> desc(DType dtype) const {
-    return onednn::describe(lengths(), steps(), dtype);
-  }
+  std::optional<onednn::Desc> desc() const { return onednn::describe(lengths(), steps(), type); }
+
+  DType type;
+  std::array<int64_t, 3> dims, strides;
+  int skipped;
 };
 
-// An input as stored, [batch,rows,cols], transposed by its strides. Rows that overlap, which oneDNN
-// cannot express, are copied at each run.
-class Source {
- public:
-  // `gathers`: always.
-  void bind(const View& view, bool is_transposed, bool gathers = false) {
-    view_ = view;
-    strides_ = {view.strides[0], view.strides[1], 1};
-    transposed_ = is_transposed;
-    gathered_ = Buffer();
-    if (!gathers && desc()) return;
-    gathered_ = Buffer(view.dtype->bytes(view.elements()));
-    strides_ = {view.shape[1] * view.shape[2], view.shape[2], 1};
-  }
-  Layout layout() const {
-    if (transposed_) {
-      return {view_.shape[0], view_.shape[2], view_.shape[1], {strides_[0], 1, strides_[1]}};
-    }
-    return {view_.shape[0], view_.shape[1], view_.shape[2], {strides_[0], strides_[1], 1}};
-  }
-  std::optional<onednn::Desc> desc() const { return layout().desc(view_.dtype); }
-  DType dtype() const { return view_.dtype; }
-  const void* data() {
-    if (gathered_.bytes() == 0) return view_.data;
-    copy_rows(view_, contiguous_view(gathered_.data(), view_shape(), view_.dtype));
-    return gathered_.data();
-  }
-  std::size_t bytes() const { return gathered_.bytes(); }
-
- private:
-  Shape view_shape() const { return {view_.shape[0], view_.shape[1], view_.shape[2]}; }
-
-  View view_;
-  std::array<int64_t, 3> strides_{};
-  bool transposed_ = false;
-  Buffer gathered_;
-};
+// [batch,rows,cols], or as its transpose is stored, without gaps and data.
+View dense(const Gemm& g, int64_t rows, int64_t cols, DType type, bool transposed = false) {
+  if (transposed) std::swap(rows, cols);
+  return contiguous_view(nullptr, Shape{g.batch, rows, cols}, type);
+}
 
 // The eltwise functions of a chain. Not: relu, leaky_relu and clamp, which lose a NaN.
 std::optional<dnnl::algorithm> eltwise_of(Epilogue::Op op) {
@@ -94,41 +70,38 @@ bool is_sum(Epilogue::Op op) { return op == Epilogue::Op::bias || op == Epilogue
 class OnednnPlan final : public Plan {
  public:
   OnednnPlan(const Problem& problem, const Environment& env, const Operands& constants)
-      : Plan(problem),
-        g_(problem),
-        threads_(env.threads),
-        without_product_(g_, env.threads, env.pool, epilogue_function()) {
+      : Plan(problem), g_(problem), threads_(env.threads) {
     if (g_.empty() || !g_.reads_ab()) return;
-    const Shape a = g_.trans_a ? Shape{g_.batch, g_.k, g_.m} : Shape{g_.batch, g_.m, g_.k};
-    const Shape b = g_.trans_b ? Shape{g_.batch, g_.n, g_.k} : Shape{g_.batch, g_.k, g_.n};
-    const Shape c = {g_.batch, g_.m, g_.n};
-    const DType type_of_c = problem.dtype("c_type");
-    a_.bind(contiguous_view(nullptr, a, problem.dtype("a_type")), g_.trans_a);
-    b_.bind(g_.prepack ? constants.at("b") : contiguous_view(nullptr, b, problem.dtype("b_type")),
-            g_.trans_b);
-    make(contiguous_view(nullptr, c, type_of_c), contiguous_view(nullptr, c, type_of_c));
+    bind_input(dense(g_, g_.m, g_.k, problem.dtype("a_type"), g_.trans_a), g_.trans_a, a_);
+    bind_input(
+        g_.prepack ? constants.at("b") : dense(g_, g_.k, g_.n, problem.dtype("b_type"), g_.trans_b),
+        g_.trans_b, b_);
+    const View c = dense(g_, g_.m, g_.n, problem.dtype("c_type"));
+    make(c, c);
     if (!g_.prepack) return;
     packed_layout_ = matmul_->weights;
     packed_ = Buffer(packed_layout_.get_size());
     // oneDNN 3 packs 8-bit weights from dense rows alone.
-    if (onednn::reorder_fault(*b_.desc(), packed_layout_)) {
-      b_.bind(constants.at("b"), g_.trans_b, true);
+    if (onednn::reorder_fault(*layout_of_b().desc(), packed_layout_)) {
+      b_.bind(constants.at("b"), true);
     }
-    onednn::reorder(*b_.desc(), b_.data(), packed_layout_, packed_.data());
+    b_.copy();
+    onednn::reorder(*layout_of_b().desc(), b_.view().data, packed_layout_, packed_.data());
   }
 
   void run() override {
     if (g_.empty()) return;
     if (!g_.reads_ab()) {
       scale_only(g_, g_.reads_c0() ? const_matrix(c0_) : Matrix<const float>(), matrix(c_));
-      without_product_.run();
       return;
     }
     if (g_.reads_c0()) copy_rows(c0_, c_);
     onednn::set_threads(threads_);
     onednn::Call& call = matmul_->call;
-    call.set(DNNL_ARG_SRC, a_.data());
-    call.set(DNNL_ARG_WEIGHTS, g_.prepack ? packed_.data() : b_.data());
+    a_.copy();
+    if (!g_.prepack) b_.copy();
+    call.set(DNNL_ARG_SRC, a_.view().data);
+    call.set(DNNL_ARG_WEIGHTS, g_.prepack ? packed_.data() : b_.view().data);
     call.set(DNNL_ARG_DST, c_.data);
     std::size_t operand = 0;
     for (const Epilogue::Op op : g_.epilogue.ops()) {
@@ -164,10 +137,9 @@ class OnednnPlan final : public Plan {
     if (g_.reads_c0()) c0_ = operands.at("c0");
     if (g_.epilogue.has(Epilogue::Op::bias)) bias_ = operands.at("bias").f32();
     if (g_.epilogue.has(Epilogue::Op::add)) residual_ = operands.at("residual").data;
-    without_product_.bind(operands);
     if (g_.empty() || !g_.reads_ab()) return;
-    a_.bind(operands.at("a"), g_.trans_a);
-    if (!g_.prepack) b_.bind(operands.at("b"), g_.trans_b);
+    bind_input(operands.at("a"), g_.trans_a, a_);
+    if (!g_.prepack) bind_input(operands.at("b"), g_.trans_b, b_);
     make(operands.at("c"), operands.at(g_.epilogue.has(Epilogue::Op::add) ? "residual" : "c"));
   }
 
@@ -176,17 +148,14 @@ class OnednnPlan final : public Plan {
   // that making one again is cheap.
   void make(const View& c, const View& residual) {
     onednn::set_threads(threads_);
-    const Layout out(g_.batch, g_.m, g_.n, {c.strides[0], c.strides[1], 1});
-    const Layout b = b_.layout();
-    const auto dst = out.desc(c.dtype);
+    const Layout a(a_.view(), g_.trans_a), b = layout_of_b(), out(c);
+    const auto dst = out.desc();
     if (!dst) throw unavailable_error("gemm: oneDNN cannot express the strides of c");
-    const Layout a = a_.layout();
-    const onednn::Desc weights = !g_.prepack ? *b_.desc()
-                                 : packed_.bytes() == 0
-                                     ? onednn::any_layout(b.lengths(), b_.dtype())
-                                     : packed_layout_;
+    const onednn::Desc weights = !g_.prepack            ? *b.desc()
+                                 : packed_.bytes() == 0 ? onednn::any_layout(b.lengths(), b.type)
+                                                        : packed_layout_;
     const std::vector<onednn::PostOp> further = post_ops(residual);
-    matmul_.emplace(*a_.desc(), weights, *dst, g_.alpha, g_.beta, further);
+    matmul_.emplace(*a.desc(), weights, *dst, g_.alpha, g_.beta, further);
     if (auto fault =
             onednn::matmul_fault(*matmul_, a.lengths(), a.steps(), out.lengths(), out.steps())) {
       throw unavailable_error("gemm: " + *fault);
@@ -200,11 +169,7 @@ class OnednnPlan final : public Plan {
         list.push_back({.f = *eltwise_of(op), .alpha = 1, .operand = {}});
         continue;
       }
-      const Layout layout =
-          op == Epilogue::Op::bias
-              ? row_of_bias()
-              : Layout(g_.batch, g_.m, g_.n, {residual.strides[0], residual.strides[1], 1});
-      const auto operand = layout.desc(op == Epilogue::Op::bias ? &float32 : residual.dtype);
+      const auto operand = (op == Epilogue::Op::bias ? row_of_bias() : Layout(residual)).desc();
       if (!operand) throw unavailable_error("gemm: oneDNN cannot express the strides of residual");
       list.push_back({.f = dnnl::algorithm::binary_add, .operand = operand});
     }
@@ -212,17 +177,21 @@ class OnednnPlan final : public Plan {
   }
   // One row for all rows and batches.
   Layout row_of_bias() const {
-    Layout layout(g_.batch, 1, g_.n, {g_.n, g_.n, 1});
+    Layout layout(contiguous_view(nullptr, Shape{g_.batch, 1, g_.n}));
     layout.dims[0] = 1;
     return layout;
+  }
+  Layout layout_of_b() const { return Layout(b_.view(), g_.trans_b); }
+  // Rows that overlap, which oneDNN cannot express, are copied at each run.
+  static void bind_input(const View& view, bool transposed, PeerInput& input) {
+    input.bind(view, !Layout(view, transposed).desc());
   }
 
   const Gemm g_;
   const int threads_;
-  EpiloguePasses without_product_;
   const float* bias_ = nullptr;
   const void* residual_ = nullptr;
-  Source a_, b_;
+  PeerInput a_, b_;
   onednn::Desc packed_layout_;
   Buffer packed_;
   std::optional<onednn::Matmul> matmul_;
@@ -246,14 +215,12 @@ std::optional<std::string> formats_fault(const Problem& problem, const Environme
   if (g.empty()) return std::nullopt;
   if (!g.reads_ab()) return "without a product there is nothing for oneDNN to do";
   // Whether this CPU has it, oneDNN says when it is asked.
-  const Layout a_layout(g.batch, g.m, g.k, {g.m * g.k, g.k, 1});
-  const Layout c_layout(g.batch, g.m, g.n, {g.m * g.n, g.n, 1});
-  const bool along_k = g.trans_b;
-  const Layout b_layout(g.batch, g.k, g.n, {g.k * g.n, along_k ? 1 : g.n, along_k ? g.k : 1});
+  const Layout stored_b(dense(g, g.k, g.n, b, g.trans_b), g.trans_b);
   try {
-    const onednn::Matmul tried(*a_layout.desc(a), onednn::any_layout(b_layout.lengths(), b),
-                               *c_layout.desc(c));
-    if (g.prepack) return onednn::reorder_fault(*b_layout.desc(b), tried.weights);
+    const onednn::Matmul tried(*Layout(dense(g, g.m, g.k, a)).desc(),
+                               onednn::any_layout(stored_b.lengths(), b),
+                               *Layout(dense(g, g.m, g.n, c)).desc());
+    if (g.prepack) return onednn::reorder_fault(*stored_b.desc(), tried.weights);
   } catch (const Error& error) {
     return error.what();
   }
@@ -278,7 +245,12 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning&, const Environment& env,
                            const Operands& constants) {
-  return std::make_unique<OnednnPlan>(problem, env, constants);
+  const auto product = [&](const Problem& alone, const Operands& of_product) {
+    return std::make_unique<OnednnPlan>(alone, env, of_product);
+  };
+  const Gemm g(problem);
+  if (g.reads_ab() || !g.has_epilogue()) return product(problem, constants);
+  return separate_plan(problem, {}, env, epilogue_function(), constants, product);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 
 #include "gemm_ladder_cl.hpp"
 #include "kernels/common/opencl_ladder.hpp"
+#include "kernels/gemm/epilogue.hpp"
 #include "kernels/gemm/gemm.hpp"
-#include "kernels/gemm/ladder_refusal.hpp"
 
 namespace rooflane::gemm {
 namespace {

@@ -56,54 +56,36 @@ int reach_of(const Problem& problem) {
 }
 
 std::vector<TensorSpec> tensors(const Problem& problem) {
-  const int reach = reach_of(problem);
-  const Axis batch{"batch", Axis::Form::droppable};
-  const auto matrix_axes = [&](bool swapped, const char* rows, const char* cols) {
-    return swapped ? std::vector<Axis>{batch, {cols}, {rows}}
-                   : std::vector<Axis>{batch, {rows}, {cols}};
-  };
   const Epilogue epilogue(problem);
+  const Role role_of_b = problem.flag("prepack") ? Role::constant : Role::input;
+  const DType c_type = problem.dtype("c_type");
   std::vector<TensorSpec> list;
-  list.push_back({.name = "a",
-                  .role = Role::input,
-                  .axes = matrix_axes(problem.flag("trans_a"), "m", "k"),
-                  .dtype = problem.dtype("a_type"),
-                  .reach = reach});
-  list.push_back({.name = "b",
-                  .role = problem.flag("prepack") ? Role::constant : Role::input,
-                  .axes = matrix_axes(problem.flag("trans_b"), "k", "n"),
-                  .dtype = problem.dtype("b_type"),
-                  .reach = reach});
+  const auto add = [&](const char* name, Role role, const char* rows, const char* cols, DType type,
+                       bool transposed = false) {
+    if (transposed) std::swap(rows, cols);
+    list.push_back({.name = name,
+                    .role = role,
+                    .axes = {{"batch", Axis::Form::droppable}, {rows}, {cols}},
+                    .dtype = type,
+                    .reach = reach_of(problem)});
+  };
+  add("a", Role::input, "m", "k", problem.dtype("a_type"), problem.flag("trans_a"));
+  add("b", role_of_b, "k", "n", problem.dtype("b_type"), problem.flag("trans_b"));
   if (problem.flag("gate")) list.back().axes[problem.flag("trans_b") ? 1 : 2].times = 2;
   if (problem.dtype("b_type") == &int8_per_channel) {
     list.push_back({.name = "b_scale",
-                    .role = problem.flag("prepack") ? Role::constant : Role::input,
+                    .role = role_of_b,
                     .axes = {{"n"}},
                     .seed_scale = 1.0 / 127,
                     .reach = 0});
   }
-  if (problem.value("beta") != 0) {
-    list.push_back({.name = "c0",
-                    .role = Role::input,
-                    .axes = matrix_axes(false, "m", "n"),
-                    .dtype = problem.dtype("c_type"),
-                    .reach = reach});
-  }
+  if (problem.value("beta") != 0) add("c0", Role::input, "m", "n", c_type);
   if (epilogue.has(Epilogue::Op::bias)) {
     list.push_back({.name = "bias", .role = Role::input, .axes = {{"n"}}, .reach = 0});
   }
-  if (epilogue.has(Epilogue::Op::add)) {
-    list.push_back({.name = "residual",
-                    .role = Role::input,
-                    .axes = matrix_axes(false, "m", "n"),
-                    .dtype = problem.dtype("c_type"),
-                    .reach = reach});
-  }
-  list.push_back({.name = "c",
-                  .role = Role::output,
-                  .axes = matrix_axes(false, "m", "n"),
-                  .dtype = problem.dtype("c_type"),
-                  .like = "a"});
+  if (epilogue.has(Epilogue::Op::add)) add("residual", Role::input, "m", "n", c_type);
+  add("c", Role::output, "m", "n", c_type);
+  list.back().like = "a";
   return list;
 }
 
@@ -325,27 +307,19 @@ void products_part(const Factors& factors, const Region& region, const Reference
   const Gemm& g = factors.g;
   const int64_t rows = static_cast<int64_t>(region.rows.size());
   const int64_t cols = static_cast<int64_t>(region.cols.size());
-  // Runs of rows of one batch, at most 512 rows: gathering costs 1/512 of the sums.
-  struct Run {
-    int64_t first, last;
-  };
-  std::vector<Run> runs;
-  for (int64_t r = 0; r < rows; ++r) {
-    const bool joins = !runs.empty() && r - runs.back().first < 512 &&
-                       region.rows[runs.back().first] / g.m == region.rows[r] / g.m;
-    if (joins) {
-      runs.back().last = r + 1;
-    } else {
-      runs.push_back({r, r + 1});
-    }
-  }
+  constexpr int64_t together = 512;  // rows: gathering columns costs 1/512 of the sums
   const int64_t col_tasks = (cols + col_block - 1) / col_block;
-  parallel_for(nullptr, machine().physical_cores, static_cast<int64_t>(runs.size()) * col_tasks,
+  parallel_for(nullptr, machine().physical_cores, (rows + together - 1) / together * col_tasks,
                [&](int64_t task, int) {
-                 const Run run = runs[task / col_tasks];
                  const int64_t j0 = task % col_tasks * col_block;
-                 reference_block(factors, region, run.first, run.last, j0,
-                                 std::min(cols, j0 + col_block), out);
+                 const int64_t last = std::min(rows, (task / col_tasks + 1) * together);
+                 int64_t first = task / col_tasks * together;
+                 for (int64_t r = first + 1; first < last; ++r) {
+                   if (r < last && region.rows[r] / g.m == region.rows[first] / g.m) continue;
+                   reference_block(factors, region, first, r, j0, std::min(cols, j0 + col_block),
+                                   out);
+                   first = r;
+                 }
                });
 }
 

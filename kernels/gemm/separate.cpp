@@ -1,13 +1,13 @@
-// GEMM, the last rung of hwy's ladder: what hwy fuses, done apart. The product alone at the
-// schedule that hwy has for it, then the epilogue's functions, each a pass through memory;
-// `bench --fusion` holds it against hwy. Without an epilogue it is hwy itself. Next: hwy.cpp.
-#include <memory>
+// See separate.hpp.
+#include "kernels/gemm/separate.hpp"
 
-#include "backends/highway.hpp"
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
 #include "core/buffer.hpp"
-#include "generated_catalogue.hpp"
-#include "kernels/gemm/epilogue_passes.hpp"
-#include "kernels/gemm/ladder.hpp"
+#include "core/parallel.hpp"
+#include "kernels/gemm/gemm.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -28,23 +28,37 @@ Operands operands_of(const Gemm& g, const Operands& operands, int half) {
 
 class SeparatePlan final : public Plan {
  public:
-  SeparatePlan(const Problem& problem, const Tuning& step, const Environment& env,
-               const Operands& constants)
+  SeparatePlan(const Problem& problem, const Tuning& tuning, const Environment& env,
+               EpilogueFunction function, const Operands& constants, const MakePlan& make)
       : Plan(problem),
         g_(problem),
-        step_(step),
-        passes_(g_, env.threads, env.pool, epilogue_function(resolve_isa(env.isa))) {
+        tuning_(tuning),
+        threads_(std::max(env.threads, 1)),
+        pool_(env.pool),
+        function_(function) {
+    for (const Epilogue::Op op : g_.epilogue.ops()) {
+      passes_.emplace_back(g_).chain = Epilogue(op, g_.epilogue);
+    }
+    if (g_.gate) passes_.emplace_back(g_);
     const Problem product = product_of(problem);
-    product_ = make_plan(hwy, product, {}, env, operands_of(g_, constants, 1));
+    product_ = make(product, operands_of(g_, constants, 1));
     if (!g_.gate) return;
-    gate_ = make_plan(hwy, product, {}, env, operands_of(g_, constants, 0));
+    gate_ = make(product, operands_of(g_, constants, 0));
     gate_sums_ = Buffer(static_cast<std::size_t>(g_.batch * g_.m * g_.n) * sizeof(float));
   }
 
   void run() override {
     if (gate_ != nullptr) gate_->run();
     product_->run();
-    passes_.run();
+    const std::int64_t rows = g_.batch * g_.m;
+    for (const EpilogueJob& pass : passes_) {
+      parallel_for_static(pool_, threads_, threads_, [&](std::int64_t share, int) {
+        const std::int64_t end = rows * (share + 1) / threads_;
+        for (std::int64_t row = rows * share / threads_; row < end; ++row) {
+          function_(pass, {row / g_.m, row % g_.m, 0, 1, g_.n});
+        }
+      });
+    }
   }
 
   std::vector<std::span<const std::byte>> regions() const override {
@@ -63,36 +77,40 @@ class SeparatePlan final : public Plan {
       facts.workspace_bytes += gate_sums_.bytes() + further.workspace_bytes;
       facts.packed_bytes += further.packed_bytes;
     }
-    facts.tuning = step_;
+    facts.tuning = tuning_;
     return facts;
   }
 
  private:
   void on_bind(const Operands& operands) override {
     product_->bind(operands_of(g_, operands, 1));
-    if (gate_ == nullptr) {
-      passes_.bind(operands);
-      return;
-    }
+    for (EpilogueJob& pass : passes_) pass.bind(operands);
+    if (gate_ == nullptr) return;
     Operands of_gate = operands_of(g_, operands, 0);
     const View sums = contiguous_view(gate_sums_.data(), Shape{g_.batch, g_.m, g_.n});
     of_gate.set("c", sums);
     gate_->bind(of_gate);
-    passes_.bind(operands, const_matrix(sums));
+    passes_.front().gate = const_matrix(sums);
   }
 
   const Gemm g_;
-  const Tuning step_;
-  EpiloguePasses passes_;
+  const Tuning tuning_;
+  const int threads_;
+  Pool* const pool_;
+  const EpilogueFunction function_;
+  // One over all of c for each function, by vectors and on all threads, as single kernels behind
+  // the product would do it.
+  std::vector<EpilogueJob> passes_;
   std::unique_ptr<Plan> product_, gate_;
   Buffer gate_sums_;
 };
 
 }  // namespace
 
-std::unique_ptr<Plan> separate_plan(const Problem& problem, const Tuning& step,
-                                    const Environment& env, const Operands& constants) {
-  return std::make_unique<SeparatePlan>(problem, step, env, constants);
+std::unique_ptr<Plan> separate_plan(const Problem& problem, const Tuning& tuning,
+                                    const Environment& env, EpilogueFunction function,
+                                    const Operands& constants, const MakePlan& make) {
+  return std::make_unique<SeparatePlan>(problem, tuning, env, function, constants, make);
 }
 
 }  // namespace rooflane::gemm

@@ -1,6 +1,7 @@
 // See unit_product.hpp.
 #include "kernels/gemm/unit_product.hpp"
 
+#include <atomic>
 #include <cstring>
 
 #include "backends/highway.hpp"
@@ -89,26 +90,29 @@ void UnitProduct::keep_packed(const std::byte* source, int64_t pieces, int64_t p
   static KeptMatrices matrices;
   const auto size = static_cast<std::size_t>(piece_bytes);
   kept_bytes_ = static_cast<std::size_t>(pieces) * size;
+  const auto for_pieces = [&](const auto& body) {
+    parallel_for(env_.pool, s_.threads, pieces, body);
+  };
   // A unit may leave out columns that are not there.
   const auto pack_whole = [&](int64_t piece, std::byte* to) {
     std::fill_n(to, size, std::byte{0});
     pack(piece, to);
   };
-  const Buffer one(size);
-  auto* const repeated = static_cast<std::byte*>(one.data());
   for (const KeptMatrices::Memory& known : matrices.packed_from(source, kept_bytes_)) {
-    int64_t piece = 0;
-    for (; piece < pieces; ++piece) {
-      pack_whole(piece, repeated);
-      if (std::memcmp(repeated, known.get() + piece * piece_bytes, size) != 0) break;
-    }
-    if (piece < pieces) continue;
+    const Buffer repeated(size * static_cast<std::size_t>(s_.threads));
+    std::atomic<bool> same = true;
+    for_pieces([&](int64_t piece, int thread) {
+      if (!same) return;
+      auto* const to = static_cast<std::byte*>(repeated.data()) + thread * piece_bytes;
+      pack_whole(piece, to);
+      if (std::memcmp(to, known.get() + piece * piece_bytes, size) != 0) same = false;
+    });
+    if (!same) continue;
     kept_ = known;
     return;
   }
   kept_ = matrices.allocate(kept_bytes_);
-  parallel_for(env_.pool, s_.threads, pieces,
-               [&](int64_t piece, int) { pack_whole(piece, kept_.get() + piece * piece_bytes); });
+  for_pieces([&](int64_t piece, int) { pack_whole(piece, kept_.get() + piece * piece_bytes); });
   matrices.add(source, kept_bytes_, kept_);
 }
 

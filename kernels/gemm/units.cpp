@@ -29,28 +29,42 @@ namespace {
 constexpr UnitKind all_kinds[] = {UnitKind::fma,      UnitKind::pmaddwd,        UnitKind::vdpbf16ps,
                                   UnitKind::vpdpbusd, UnitKind::block_vpdpbusd, UnitKind::amx};
 
-bool has(UnitSet set, UnitKind kind) { return (set | kind) == set; }
 bool is_highways(UnitKind kind) { return kind == UnitKind::fma || kind == UnitKind::pmaddwd; }
 int number(UnitKind kind) { return static_cast<int>(kind); }
 
-// float32 has loops and schedules of its own.
-bool is_of_floats(UnitSet set, const Problem& problem, const Environment& env) {
-  return has(set, UnitKind::fma) && env.math == fp32.name && dtype_text(problem) == float32.name;
-}
+// A problem, and the units of the variant that is asked.
+struct Asked {
+  Asked(UnitSet units, const Problem& of, const Environment& given)
+      : set(units), problem(of), env(given) {
+    // Variants of one instruction set do not depend on Highway's target.
+    if (!highway()) env.isa.clear();
+  }
+  bool has(UnitKind kind) const { return (set | kind) == set; }
+  bool highway() const { return has(UnitKind::fma); }
+  // float32 has loops and schedules of its own.
+  bool floats() const {
+    return highway() && env.math == fp32.name && dtype_text(problem) == float32.name;
+  }
+  UnitSet set;
+  const Problem& problem;
+  Environment env;
+};
 
 bool knows(UnitKind kind, std::string_view math) {
+  const bool bf16 = math == math_bf16.name, dynamic = math == math_int8_dynamic.name;
+  const bool integers = dynamic || math == math_int8.name;
   switch (kind) {
     case UnitKind::fma:
-      return math == fp32.name || math == math_f16.name || math == math_bf16.name;
+      return bf16 || math == fp32.name || math == math_f16.name;
     case UnitKind::pmaddwd:
     case UnitKind::vpdpbusd:
-      return math == math_int8.name || math == math_int8_dynamic.name;
+      return integers;
     case UnitKind::vdpbf16ps:
-      return math == math_bf16.name;
+      return bf16;
     case UnitKind::block_vpdpbusd:
-      return math == math_int8_dynamic.name;
+      return dynamic;
     case UnitKind::amx:
-      return math == math_bf16.name || math == math_int8.name || math == math_int8_dynamic.name;
+      return bf16 || integers;
   }
   return false;
 }
@@ -87,42 +101,36 @@ std::optional<std::string> absence_of(UnitKind kind, const Environment& env) {
   return absence_of_x86(kind);
 }
 
-Unit unit_of(UnitSet set, UnitKind kind, const Problem& problem, const Environment& env) {
-  const std::int64_t target = resolve_isa(env.isa);
+Unit unit_of(const Asked& of, UnitKind kind) {
+  const std::int64_t target = resolve_isa(of.env.isa);
   if (kind == UnitKind::fma)
-    return fma_unit(problem.dtype("a_type"), problem.dtype("b_type"), target);
+    return fma_unit(of.problem.dtype("a_type"), of.problem.dtype("b_type"), target);
   if (kind == UnitKind::pmaddwd) return pair_unit(target);
-  Unit unit = x86_unit(kind, problem, env);
+  Unit unit = x86_unit(kind, of.problem, of.env);
   // Rows of hwy say which target stores the sums.
-  if (has(set, UnitKind::fma)) unit.isa = isa_name(target);
+  if (of.highway()) unit.isa = isa_name(target);
   return unit;
 }
 
-// Variants of one instruction set do not depend on Highway's target.
-Environment own_environment(UnitSet set, Environment env) {
-  if (!has(set, UnitKind::fma)) env.isa.clear();
-  return env;
-}
-
 // Those of the set that take the problem; `anywhere`: on any CPU that has them.
-std::vector<UnitKind> kinds_for(UnitSet set, const Problem& problem, const Environment& env,
-                                bool anywhere) {
+std::vector<UnitKind> kinds_for(const Asked& of, bool anywhere) {
   std::vector<UnitKind> list;
   for (const UnitKind kind : all_kinds) {
-    if (!has(set, kind) || !knows(kind, env.math) || format_defect(kind, problem, env)) continue;
-    if (anywhere || !absence_of(kind, env)) list.push_back(kind);
+    if (!of.has(kind) || !knows(kind, of.env.math) || format_defect(kind, of.problem, of.env)) {
+      continue;
+    }
+    if (anywhere || !absence_of(kind, of.env)) list.push_back(kind);
   }
   return list;
 }
 
 // Why no unit of the set takes a problem here; nothing when one does.
-std::optional<std::string> reasons_against(UnitSet set, const Problem& problem,
-                                           const Environment& env) {
+std::optional<std::string> reasons_against(const Asked& of) {
   std::vector<std::string> reasons;
   for (const UnitKind kind : all_kinds) {
-    if (!has(set, kind) || !knows(kind, env.math)) continue;
-    auto reason = format_defect(kind, problem, env);
-    if (!reason) reason = absence_of(kind, env);
+    if (!of.has(kind) || !knows(kind, of.env.math)) continue;
+    auto reason = format_defect(kind, of.problem, of.env);
+    if (!reason) reason = absence_of(kind, of.env);
     if (!reason) return std::nullopt;
     if (std::find(reasons.begin(), reasons.end(), *reason) == reasons.end()) {
       reasons.push_back(*std::move(reason));
@@ -131,9 +139,9 @@ std::optional<std::string> reasons_against(UnitSet set, const Problem& problem,
   return join(reasons, "; ");
 }
 
-// A unit with a schedule.
+// A unit with a schedule; without a unit float32's loops.
 struct Choice {
-  Unit unit;
+  std::optional<Unit> unit;
   Schedule schedule;
   double seconds;
 };
@@ -141,19 +149,26 @@ struct Choice {
 double seconds_of(const Schedule& schedule, const UnitProblem& of) {
   return predict(schedule, of, traits_for(of.unit, schedule.threads));
 }
+double seconds_of(const Asked& of, const Choice& choice) {
+  const Schedule& s = choice.schedule;
+  if (choice.unit) return seconds_of(s, UnitProblem(of.problem, of.env, *choice.unit));
+  const Gemm g = as_row(Gemm(of.problem));
+  const std::int64_t target = resolve_isa(of.env.isa);
+  return (g.gate ? 2 : 1) *
+         predict(s, g, micro_tile_at(target), traits(isa_name(target), s.threads));
+}
 
 // The one of these units that is predicted to be fastest, with the values that the tuning gives.
-Choice fastest(UnitSet set, std::vector<UnitKind> kinds, const Problem& problem,
-               const Tuning& tuning, const Environment& env) {
+Choice fastest(const Asked& of, std::vector<UnitKind> kinds, const Tuning& tuning) {
   std::optional<Choice> best;
   std::reverse(kinds.begin(), kinds.end());  // the fastest one first: less is predicted of others
   for (const UnitKind kind : kinds) {
-    Unit unit = unit_of(set, kind, problem, env);
-    const UnitProblem of(problem, env, unit);
+    Unit unit = unit_of(of, kind);
+    const UnitProblem with_unit(of.problem, of.env, unit);
     const auto schedule =
-        best ? unit_schedule(of, tuning, best->seconds) : unit_schedule(of, tuning);
+        best ? unit_schedule(with_unit, tuning, best->seconds) : unit_schedule(with_unit, tuning);
     if (!schedule) continue;
-    const double seconds = kinds.size() > 1 ? seconds_of(*schedule, of) : 0;
+    const double seconds = kinds.size() > 1 ? seconds_of(*schedule, with_unit) : 0;
     if (!best || seconds < best->seconds) best = {std::move(unit), *schedule, seconds};
   }
   return *std::move(best);
@@ -161,77 +176,76 @@ Choice fastest(UnitSet set, std::vector<UnitKind> kinds, const Problem& problem,
 
 // The choice of the unit that the tuning names, whether or not this CPU has it; else of the
 // fastest.
-Choice choose(UnitSet set, const Problem& problem, const Tuning& tuning, const Environment& env) {
+Choice choose(const Asked& of, const Tuning& tuning) {
+  if (of.floats()) {
+    return {std::nullopt, float_schedule(as_row(Gemm(of.problem)), of.env, tuning), 0};
+  }
   // Predictions for variants of one instruction set are made on any CPU.
-  const std::vector<UnitKind> known = kinds_for(set, problem, env, true);
-  std::vector<UnitKind> kinds =
-      has(set, UnitKind::fma) ? kinds_for(set, problem, env, false) : known;
+  const std::vector<UnitKind> known = kinds_for(of, true);
+  std::vector<UnitKind> kinds = of.highway() ? kinds_for(of, false) : known;
   const auto named = tuning.find("unit");
   for (const UnitKind kind : known) {
     if (named == number(kind)) kinds = {kind};
   }
-  if (kinds.empty()) throw unavailable_error(*reasons_against(set, problem, env));
+  if (kinds.empty()) throw unavailable_error(*reasons_against(of));
   if (tuning.values().empty()) {
     static Planned<Choice> planned;
-    const std::array<DType, 3> types = {problem.dtype("a_type"), problem.dtype("b_type"),
-                                        problem.dtype("c_type")};
-    return planned.of(PlannedFor(Gemm(problem), env, types, set),
-                      [&] { return fastest(set, kinds, problem, tuning, env); });
+    const std::array<DType, 3> types = {of.problem.dtype("a_type"), of.problem.dtype("b_type"),
+                                        of.problem.dtype("c_type")};
+    return planned.of(PlannedFor(Gemm(of.problem), of.env, types, of.set),
+                      [&] { return fastest(of, kinds, tuning); });
   }
-  Choice choice = fastest(set, std::move(kinds), problem, tuning, env);
+  Choice choice = fastest(of, std::move(kinds), tuning);
   if (named) choice.schedule.unit = static_cast<UnitKind>(*named);
   return choice;
 }
 
-std::optional<std::string> defect_of(UnitSet set, const Choice& choice, const Problem& problem,
-                                     const Environment& env) {
-  const std::vector<UnitKind> kinds = kinds_for(set, problem, env, false);
-  if (std::find(kinds.begin(), kinds.end(), choice.schedule.unit) == kinds.end()) {
+std::optional<std::string> defect_of(const Asked& of, const Choice& choice) {
+  const Schedule& s = choice.schedule;
+  if (!choice.unit) {
+    const int most = std::max(1, of.env.threads);
+    if (s.threads > most) return fmt::format("threads={} of {}", s.threads, most);
+    return defect_of(s, as_row(Gemm(of.problem)), micro_tile_at(resolve_isa(of.env.isa)));
+  }
+  const std::vector<UnitKind> kinds = kinds_for(of, false);
+  if (std::find(kinds.begin(), kinds.end(), s.unit) == kinds.end()) {
     std::vector<std::string> names;
     for (const UnitKind kind : kinds) names.push_back(std::to_string(number(kind)));
-    return fmt::format("unit={}: allowed here {} {}", number(choice.schedule.unit),
+    return fmt::format("unit={}: allowed here {} {}", number(s.unit),
                        names.size() > 1 ? "are" : "is", join(names, ", "));
   }
-  return defect_of(choice.schedule, UnitProblem(problem, env, choice.unit));
-}
-
-std::optional<std::string> defect_of_floats(const Schedule& schedule, const Gemm& g,
-                                            const Environment& env) {
-  const int most = std::max(1, env.threads);
-  if (schedule.threads > most) return fmt::format("threads={} of {}", schedule.threads, most);
-  return defect_of(schedule, g, micro_tile_at(resolve_isa(env.isa)));
+  return defect_of(s, UnitProblem(of.problem, of.env, *choice.unit));
 }
 
 // ---- the functions of a variant's record, core/variant.hpp
 
 template <UnitSet set>
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  return reasons_against(set, problem, own_environment(set, env));
+  return reasons_against(Asked(set, problem, env));
 }
 
 template <UnitSet set>
 std::vector<Tuning> tunings(const Problem& problem, const Environment& given) {
-  const Environment env = own_environment(set, given);
+  const Asked of(set, problem, given);
   std::vector<Tuning> list;
-  if (is_of_floats(set, problem, env)) {
-    const MicroTile tile = micro_tile_at(resolve_isa(env.isa));
-    for (const Schedule& schedule : candidates(as_row(Gemm(problem)), tile, env)) {
+  if (of.floats()) {
+    const MicroTile tile = micro_tile_at(resolve_isa(of.env.isa));
+    for (const Schedule& schedule : candidates(as_row(Gemm(problem)), tile, of.env)) {
       list.push_back(tuning_of(schedule));
     }
     return list;
   }
-  const bool anywhere = !has(set, UnitKind::fma);
-  const std::vector<UnitKind> kinds = kinds_for(set, problem, env, anywhere);
+  const std::vector<UnitKind> kinds = kinds_for(of, !of.highway());
   // If there are several units, fewer schedules of each.
   const std::size_t most = kinds.size() > 1 ? 20 : 40;
   std::vector<std::pair<double, Tuning>> ranked;
   for (const UnitKind kind : kinds) {
-    const Unit unit = unit_of(set, kind, problem, env);
-    const UnitProblem of(problem, env, unit);
-    std::vector<Schedule> schedules = unit_candidates(of);
+    const Unit unit = unit_of(of, kind);
+    const UnitProblem with_unit(problem, of.env, unit);
+    std::vector<Schedule> schedules = unit_candidates(with_unit);
     schedules.resize(std::min(most, schedules.size()));
     for (const Schedule& schedule : schedules) {
-      ranked.emplace_back(seconds_of(schedule, of), tuning_of(schedule));
+      ranked.emplace_back(seconds_of(schedule, with_unit), tuning_of(schedule));
     }
   }
   std::stable_sort(ranked.begin(), ranked.end(),
@@ -243,60 +257,34 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& given) {
 template <UnitSet set>
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& given,
                            const Operands& constants) {
-  const Environment env = own_environment(set, given);
-  const auto check = [](const std::optional<std::string>& defect) {
-    if (defect) throw argument_error("tuning: " + *defect);
-  };
-  if (is_of_floats(set, problem, env)) {
-    const Gemm g = as_row(Gemm(problem));
-    const Schedule schedule = float_schedule(g, env, tuning);
-    check(defect_of(schedule, g, micro_tile_at(resolve_isa(env.isa))));
-    return driver_plan(problem, env, constants,
-                       [&](const Problem& product, const ProductOperands& of_product) {
-                         return float_product(product, schedule, env, of_product);
-                       });
-  }
-  if (auto reason = reasons_against(set, problem, env)) throw unavailable_error(*reason);
-  const Choice choice = choose(set, problem, tuning, env);
-  check(defect_of(set, choice, problem, env));
-  return driver_plan(problem, env, constants,
-                     [&](const Problem& product, const ProductOperands& of_product) {
-                       return unit_product(product, choice.schedule, env, choice.unit, of_product);
-                     });
+  const Asked of(set, problem, given);
+  if (auto reason = reasons_against(of)) throw unavailable_error(*reason);
+  const Choice choice = choose(of, tuning);
+  if (const auto defect = defect_of(of, choice)) throw argument_error("tuning: " + *defect);
+  return driver_plan(
+      problem, of.env, constants, [&](const Problem& product, const ProductOperands& of_product) {
+        const Schedule& s = choice.schedule;
+        return choice.unit ? unit_product(product, s, of.env, *choice.unit, of_product)
+                           : float_product(product, s, of.env, of_product);
+      });
 }
 
 template <UnitSet set>
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
-                                         const Environment& given) {
-  const Environment env = own_environment(set, given);
-  if (is_of_floats(set, problem, env)) {
-    const Gemm g = as_row(Gemm(problem));
-    return defect_of_floats(float_schedule(g, env, tuning), g, env);
-  }
-  return defect_of(set, choose(set, problem, tuning, env), problem, env);
+                                         const Environment& env) {
+  const Asked of(set, problem, env);
+  return defect_of(of, choose(of, tuning));
 }
 
 template <UnitSet set>
-double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& given) {
-  const Environment env = own_environment(set, given);
-  if (is_of_floats(set, problem, env)) {
-    const Gemm g = as_row(Gemm(problem));
-    const std::int64_t target = resolve_isa(env.isa);
-    const Schedule schedule = float_schedule(g, env, tuning);
-    return (g.gate ? 2 : 1) *
-           predict(schedule, g, micro_tile_at(target), traits(isa_name(target), schedule.threads));
-  }
-  const Choice choice = choose(set, problem, tuning, env);
-  return seconds_of(choice.schedule, UnitProblem(problem, env, choice.unit));
+double predicted_seconds(const Problem& problem, const Tuning& tuning, const Environment& env) {
+  const Asked of(set, problem, env);
+  return seconds_of(of, choose(of, tuning));
 }
 
 template <UnitSet set>
-Tuning complete(const Problem& problem, const Tuning& given, const Environment& asked) {
-  const Environment env = own_environment(set, asked);
-  if (is_of_floats(set, problem, env)) {
-    return tuning_of(float_schedule(as_row(Gemm(problem)), env, given));
-  }
-  return tuning_of(choose(set, problem, given, env).schedule);
+Tuning complete(const Problem& problem, const Tuning& given, const Environment& env) {
+  return tuning_of(choose(Asked(set, problem, env), given).schedule);
 }
 
 }  // namespace

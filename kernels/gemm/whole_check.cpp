@@ -31,33 +31,21 @@ class WholeOutput {
   const View& view_;
 };
 
-// What the epilogue of a linear chain adds to an element of c.
-class LinearEpilogue {
- public:
-  LinearEpilogue(const Gemm& g, const Operands& inputs) {
-    if (g.epilogue.has(Epilogue::Op::bias)) bias_ = inputs.at("bias").f32();
-    if (g.epilogue.has(Epilogue::Op::add)) residual_ = const_matrix(inputs.at("residual"));
-  }
-  bool empty() const { return bias_ == nullptr && residual_.data == nullptr; }
-  // Adds a row of c: its sum over signs, and its norm.
-  void add(int64_t batch, int64_t i, const std::vector<double>& signs, double& sum,
-           double& norms) const {
-    for (const float* row :
-         {bias_, residual_.data != nullptr ? residual_.row(batch, i) : nullptr}) {
-      if (row == nullptr) continue;
-      double squares = 0;
-      for (std::size_t j = 0; j < signs.size(); ++j) {
-        sum += row[j] * signs[j];
-        squares += double{row[j]} * row[j];
-      }
-      norms += std::sqrt(squares);
-    }
-  }
-
- private:
-  const float* bias_ = nullptr;
-  Matrix<const float> residual_;
+// The sum of numbers times x, and their norm.
+struct Projection {
+  double sum = 0, norm = 0;
 };
+template <class At>
+Projection project(const std::vector<double>& x, const At& at) {
+  Projection of;
+  for (std::size_t j = 0; j < x.size(); ++j) {
+    const double value = at(j);
+    of.sum += value * x[j];
+    of.norm += value * value;
+  }
+  of.norm = std::sqrt(of.norm);
+  return of;
+}
 
 // What a batch's Freivalds product is formed of.
 struct Whole {
@@ -68,7 +56,6 @@ struct Whole {
   const SeededStream& signs;
   BoundFactors factors_of_bound;
   DType type;  // of c
-  LinearEpilogue epilogue;
 
   double rounding() const { return output_roundoff(type); }
   double smallest() const { return type->is_integer() ? 0 : type->smallest; }
@@ -121,12 +108,7 @@ RowProduct multiply_row(const Whole& whole, int64_t batch, int64_t i, const Prod
   const Gemm& g = whole.g;
   const MatrixView& a = whole.factors->a;
   row.read(*whole.factors, a.f32() + batch * a.batch_stride + i * a.outer);
-  double sum = 0;
-  double norm_a = 0;
-  for (int64_t p = 0; p < g.k; ++p) {
-    sum += row.values[p] * product.y[p];
-    norm_a += row.values[p] * row.values[p];
-  }
+  const Projection of = project(product.y, [&](std::size_t p) { return row.values[p]; });
   // For n elements: n times as many for zeros; a row is quantised once for all of them, so that
   // op(b)·x counts.
   const auto n = static_cast<double>(g.n), k = static_cast<double>(g.k);
@@ -136,7 +118,7 @@ RowProduct multiply_row(const Whole& whole, int64_t batch, int64_t i, const Prod
                                     errors.of(0, row.extent, product.sums)
                               : n * errors.of(k, row.extent, product.sums);
   const double alpha = std::fabs(g.alpha);
-  return {g.alpha * sum, alpha * std::sqrt(norm_a) * product.norm_b, alpha * absolute};
+  return {g.alpha * of.sum, alpha * of.norm * product.norm_b, alpha * absolute};
 }
 
 // Rows [first,last) of a batch against the product.
@@ -145,38 +127,32 @@ void check_rows(const Whole& whole, int64_t batch, const Product& product, int64
   const Gemm& g = whole.g;
   const WholeOutput c(whole.operands.at("c"));
   constexpr double deviations = 6;
+  const Operands& operands = whole.operands;
   RowOfA row;
   for (int64_t i = first; i < last; ++i) {
     double added = 0;  // norms of the operands that are added to the product
     RowProduct of_row;
     if (g.reads_ab()) of_row = multiply_row(whole, batch, i, product, row);
     auto& [expected, scale, absolute] = of_row;
-    if (g.reads_c0()) {
-      const float* c0 = const_matrix(whole.operands.at("c0")).row(batch, i);
-      double sum = 0;
-      double norm = 0;
-      for (int64_t j = 0; j < g.n; ++j) {
-        sum += c0[j] * product.x[j];
-        norm += double{c0[j]} * c0[j];
-      }
-      expected += g.beta * sum;
-      added += std::fabs(g.beta) * std::sqrt(norm);
+    const auto add = [&](const float* numbers, double factor) {
+      const Projection of = project(product.x, [&](std::size_t j) { return numbers[j]; });
+      expected += factor * of.sum;
+      added += std::fabs(factor) * of.norm;
+    };
+    if (g.reads_c0()) add(const_matrix(operands.at("c0")).row(batch, i), g.beta);
+    if (g.epilogue.has(Epilogue::Op::bias)) add(operands.at("bias").f32(), 1);
+    if (g.epilogue.has(Epilogue::Op::add)) {
+      add(const_matrix(operands.at("residual")).row(batch, i), 1);
     }
-    if (!whole.epilogue.empty()) whole.epilogue.add(batch, i, product.x, expected, added);
     if (!std::isfinite(expected)) continue;
-    double got = 0;
-    double norm_c = 0;
-    for (int64_t j = 0; j < g.n; ++j) {
-      const double value = c.at(batch, i, j);
-      got += value * product.x[j];
-      norm_c += value * value;
-    }
-    const double rounded = whole.rounding() * std::sqrt(norm_c) +
-                           whole.smallest() * std::sqrt(static_cast<double>(g.n));
+    const Projection got =
+        project(product.x, [&](std::size_t j) { return c.at(batch, i, static_cast<int64_t>(j)); });
+    const double rounded =
+        whole.rounding() * got.norm + whole.smallest() * std::sqrt(static_cast<double>(g.n));
     const BoundFactors& by = whole.factors_of_bound;
     const double bound = deviations * (by.products * scale + by.start * added + rounded) +
                          absolute + static_cast<double>(g.n) * by.below;
-    common::note_error(std::fabs(got - expected), bound,
+    common::note_error(std::fabs(got.sum - expected), bound,
                        bound + deviations * by.plain * (scale + added), worst);
   }
 }
@@ -209,8 +185,7 @@ WholeError whole_check(const Problem& problem, const Math& math, const Operands&
                     AbsoluteErrors(math),
                     signs,
                     BoundFactors(problem, math),
-                    problem.dtype("c_type"),
-                    LinearEpilogue(g, operands)};
+                    problem.dtype("c_type")};
   const int threads = machine().physical_cores;
   std::vector<WholeError> worst_of(static_cast<std::size_t>(threads));
   std::vector<Product> products(static_cast<std::size_t>(threads));
