@@ -184,9 +184,7 @@ class Costs : protected GemmConstants {
   double read(double bytes, Level from, double run = endless) const {
     return bytes * (1 + (from >= in_l3 ? lead_bytes / run : 0)) / rates_.read[from];
   }
-  double write(double bytes, Level to) const {
-    return bytes / (s_.stream && to >= in_l3 ? rates_.stream : rates_.write[to]);
-  }
+  double write(double bytes, Level to) const { return bytes / rates_.write[to]; }
 
   // Lines that another core wrote and still holds.
   double taken(double bytes) const {

@@ -110,11 +110,6 @@ class Search {
   }
   // What a thread may fill of L2 with copies, less where very many share the limit on workspace.
   int64_t l2_of_thread() const { return std::min(traits_->l2_bytes, workspace_limit / threads_); }
-  // Non-temporal stores: of whole vectors, of a c that is stored once and fills much of L3.
-  bool may_stream(const Schedule& s) const {
-    return !s.transposed && s.kc >= g_.k && !g_.reads_c0() && !g_.has_epilogue() &&
-           g_.n % tile_.lanes == 0 && 4 * float_bytes * g_.batch * g_.m * g_.n >= traits_->l3_bytes;
-  }
 
   void add_dot(Schedule s);
   void add_outer(Schedule s);
@@ -126,12 +121,6 @@ class Search {
   bool needless(int64_t kc, double last) const {
     const double tasks = floor_.tasks + real(div_up(g_.k, kc) - 1) * floor_.of_block;
     return found_.needless(floor_.before + tasks * last);
-  }
-  void add_with_stores(Schedule s) {
-    add_shares(s);
-    if (!may_stream(s)) return;
-    s.stream = true;
-    add_shares(s);
   }
 
   const Gemm& g_;
@@ -312,7 +301,7 @@ void Search::add_unpacked(Schedule s) {
     if (s.pack_b) s.nc = std::min(s.nc, round_up(l2 / 2 / float_bytes / kc, s.nr));
     for (const bool order : {false, true}) {
       s.order = order;
-      add_with_stores(s);
+      add_shares(s);
     }
   }
 }
@@ -334,10 +323,10 @@ void Search::add_packed(Schedule s) {
       if (s.transposed) s.mc = std::min(s.mc, round_up(l2 / 4 / float_bytes / cols, tile_.mr));
       if (std::exchange(before, s.mc) == s.mc) break;
       s.order = false;
-      add_with_stores(s);
+      add_shares(s);
       if (s.share_a) break;
       s.order = true;
-      add_with_stores(s);
+      add_shares(s);
     }
   }
 }
@@ -369,15 +358,14 @@ void Search::cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const {
 }
 
 // Schedules that differ in blocks and shares only.
-std::array<int64_t, 8> kind_of(const Schedule& s) {
+std::array<int64_t, 7> kind_of(const Schedule& s) {
   return {static_cast<int64_t>(s.path),
           s.transposed,
           s.threads > 1,
           s.pack_a,
           s.pack_b,
           s.order,
-          s.fixed,
-          s.stream};
+          s.fixed};
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 //                           static, m_parts, n_parts, k_parts
 //   shared_pieces.hpp       who packs which piece of what threads share, and when it is done
 //   hwy_macro-inl.h         the macro-kernel: order, mr; pack_a; prefetching
-//   hwy_micro-inl.h         the micro-kernel: mr, nr, stream; packing micro-panels
+//   hwy_micro-inl.h         the micro-kernel: mr, nr; packing micro-panels
 //   hwy_dot-inl.h           dot products: mr, kc, nc, order, pack_a (the skinny operand)
 //   hwy_outer-inl.h         outer products: kc, nc, order
 //   hwy_transpose-inl.h     transposed: what is packed or stored transposed
@@ -123,11 +123,6 @@ class FloatProduct final : public Product {
     if (column_) job_.epilogue_job.bias_step = 0;
     if (job_.g.reads_c0()) job_.c0 = const_matrix(store.c0);
     job_.c = matrix(store.c);
-    job_.stream_c = job_.stream && !job_.g.reads_c0() && job_.epilogue == nullptr &&
-                    job_.c.ld % tile_.lanes == 0 && job_.c.batch_stride % tile_.lanes == 0 &&
-                    reinterpret_cast<std::uintptr_t>(job_.c.data) %
-                            static_cast<std::uintptr_t>(tile_.lanes * float_bytes) ==
-                        0;
   }
 
   void run() override {

@@ -135,7 +135,6 @@ struct Job : Schedule {
   // unpacked, packed: of the product formed. packed, transposed: a and b below have changed places.
   std::int64_t rows = 0, cols = 0;
   MicroPanels b_panels;          // unpacked: of its columns
-  bool stream_c = false;         // non-temporal stores to c
   std::int64_t batch_group = 1;  // packed: batches whose b is packed at a time
   Pool* pool = nullptr;
 

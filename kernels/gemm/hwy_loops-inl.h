@@ -121,7 +121,6 @@ inline void OneMicroPanel(const Job& job, int64_t first_batch, int64_t last_batc
   t.cols = g.n;
   t.ldc = job.c.ld;
   t.alpha = g.alpha;
-  t.stream = job.stream_c;
   t.prefetch_step = b.inner;
   for (int64_t batch = first_batch; batch < last_batch; ++batch) {
     const Start start = StartOf(job, true, batch, 0, 0);
@@ -153,14 +152,12 @@ inline void UnpackedTask(const Job& job, int64_t task, float* scratch) {
   const int64_t end = batches.begin(task + 1);
   if (IsOneMicroPanel(job)) {
     OneMicroPanel(job, batches.begin(task), end);
-    if (job.stream_c) hwy::FlushStream();
     return;
   }
   for (at.batch = batches.begin(task); at.batch < end; ++at.batch) {
     at.more = at.batch + 1 < end;
     UnpackedBlocks(job, at, scratch);
   }
-  if (job.stream_c) hwy::FlushStream();
 }
 
 // c = alpha · (the sums of all parts of k) + beta · c0, for columns [j0,j1) of one row.
@@ -429,7 +426,6 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int th
                     {.data = sums.data, .ld = sums.ld, .rows = block.i1 - i0, .cols = cols},
                     sums.j0, i0);
   }
-  if (job.stream_c) hwy::FlushStream();
 }
 
 // The tasks of a phase. Those of the next one are begun while nobody uses them: there are two of

@@ -99,7 +99,6 @@ class MacroKernel {
     CutIntoMicroTiles(range.b_panels.width(range.s0));
     t_.k = block.klen;
     t_.queues = queues_;
-    t_.stream = job.stream_c && block.sums.data == nullptr;
     const Sums& sums = block.sums;
     finishes_ = job.epilogue != nullptr && sums.data == nullptr && block.p + block.klen == job.g.k;
     if (sums.data != nullptr) {

@@ -93,8 +93,6 @@ struct MicroKernelArgs {
   const float* prefetch = nullptr;
   std::int64_t prefetch_step = 0;
   PrefetchQueue* queues = nullptr;  // packed: of a and of b, each asked every eight steps
-  // With beta = 0: non-temporal stores where c's vectors are whole and aligned.
-  bool stream = false;
 };
 
 // kPacked: a is an A micro-panel, and b's rows may be read up to a whole vector beyond `cols`.
@@ -154,7 +152,6 @@ class MicroKernel {
     }
   }
 
-  enum class How { store, stream, add };
   static constexpr int kCount = kRows * kVecs;
   static constexpr std::make_integer_sequence<int, kCount> kAll{};
 
@@ -211,7 +208,7 @@ class MicroKernel {
   static HWY_INLINE void Steps(V (&acc)[kCount], const MicroKernelArgs& t, const Last& last) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
     std::int64_t p = 0;
-    const bool prefetch_c = !t.stream && (t.k >= 8 * kCount || (t.beta != 0 && t.k >= 2 * kCount));
+    const bool prefetch_c = t.k >= 8 * kCount || (t.beta != 0 && t.k >= 2 * kCount);
     if (kPrefetch > 0 && !prefetch_c) {
       Cursor at(t, 0);
       Step<true>(acc, at, last);
@@ -329,14 +326,12 @@ class MicroKernel {
   static HWY_INLINE void Write(const V (&acc)[kCount], const MicroKernelArgs& t, const Last& last) {
     constexpr std::make_integer_sequence<int, kRows> rows{};
     if (t.beta != 0) {
-      WriteRows<How::add>(acc, t, last, rows);
-    } else if (std::is_same_v<Last, Whole> && t.stream) {
-      WriteRows<How::stream>(acc, t, last, rows);
+      WriteRows<true>(acc, t, last, rows);
     } else {
-      WriteRows<How::store>(acc, t, last, rows);
+      WriteRows<false>(acc, t, last, rows);
     }
   }
-  template <How kHow, class Last, int... R>
+  template <bool kAdds, class Last, int... R>
   static HWY_INLINE void WriteRows(const V (&acc)[kCount], const MicroKernelArgs& t,
                                    const Last& last, std::integer_sequence<int, R...>) {
     // In registers, as stores of vectors might change what MicroKernelArgs holds.
@@ -344,27 +339,25 @@ class MicroKernel {
     const V beta = hn::Set(D(), t.beta);
     float* c = t.c;
     const float* c0 = t.c0;
-    ((WriteRow<kHow, R>(acc, c, c0, beta, last, std::make_integer_sequence<int, kVecs>()), c += ldc,
-      c0 += ldc0),
+    ((WriteRow<kAdds, R>(acc, c, c0, beta, last, std::make_integer_sequence<int, kVecs>()),
+      c += ldc, c0 += ldc0),
      ...);
   }
-  template <How kHow, int kRow, class Last, int... J>
+  template <bool kAdds, int kRow, class Last, int... J>
   static HWY_INLINE void WriteRow(const V (&acc)[kCount], float* c, const float* c0, V beta,
                                   const Last& last, std::integer_sequence<int, J...>) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
-    (WriteOne<kHow, J == kVecs - 1>(acc[kRow * kVecs + J], c + J * lanes, c0 + J * lanes, beta,
-                                    last),
+    (WriteOne<kAdds, J == kVecs - 1>(acc[kRow * kVecs + J], c + J * lanes, c0 + J * lanes, beta,
+                                     last),
      ...);
   }
-  template <How kHow, bool kLast, class Last>
+  template <bool kAdds, bool kLast, class Last>
   static HWY_INLINE void WriteOne(V sum, float* to, const float* from, V beta, const Last& last) {
     const D d;
-    if constexpr (kHow == How::add) {
+    if constexpr (kAdds) {
       sum = hn::MulAdd(beta, kLast ? last.Load(d, from) : V(hn::LoadU(d, from)), sum);
     }
-    if constexpr (kHow == How::stream) {
-      hn::Stream(sum, d, to);
-    } else if constexpr (kLast) {
+    if constexpr (kLast) {
       last.Store(sum, d, to);
     } else {
       hn::StoreU(sum, d, to);

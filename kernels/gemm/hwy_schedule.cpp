@@ -61,7 +61,6 @@ constexpr Field fields[] = {
                    "rows, 0 micro-tiles; dot: 1 rows read at once lie pages apart, 0 side by side",
                    0, 1),
     ROOFLANE_FIELD("static", fixed, "1: a thread has the same tasks in every run", 0, 1),
-    ROOFLANE_FIELD("stream", stream, "1: c is stored past the caches where it is aligned", 0, 1),
     ROOFLANE_FIELD("m_parts", m_parts, "tasks: shares of rows", 1, any_size),
     ROOFLANE_FIELD("n_parts", n_parts, "tasks: shares of columns", 1, any_size),
     ROOFLANE_FIELD("k_parts", k_parts, "tasks: shares of k, summed at the end", 1, 1 << 16),
@@ -184,7 +183,7 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
   const Schedule unread;
   const bool blocks = s.path == Path::unpacked || s.path == Path::packed;
   if (!blocks) {
-    s.mc = unread.mc, s.kb = unread.kb, s.pack_b = unread.pack_b, s.stream = unread.stream;
+    s.mc = unread.mc, s.kb = unread.kb, s.pack_b = unread.pack_b;
     s.m_parts = unread.m_parts, s.n_parts = unread.n_parts, s.k_parts = unread.k_parts;
     s.batch_parts = unread.batch_parts;
   }
@@ -217,7 +216,6 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
       s.kb = std::min(std::max<int64_t>(g.k, 1), round_up(s.kb, s.kc));
       break;
   }
-  if (g.has_epilogue()) s.stream = unread.stream;  // c is read again
   if (s.threads == 1) s.fixed = unread.fixed;
   return s;
 }

@@ -55,8 +55,7 @@ struct Schedule {
   // L1), 0 m innermost (a B micro-panel stays in L1). outer: 1 whole rows of c, 0 micro-tiles. dot:
   // 1 rows that are read at once lie pages apart, 0 they are neighbours.
   bool order = false;
-  bool fixed = false;   // static scheduling: a thread has the same tasks in every run
-  bool stream = false;  // c is written with non-temporal stores
+  bool fixed = false;  // static scheduling: a thread has the same tasks in every run
   std::int64_t m_parts = 1, n_parts = 1, k_parts = 1;  // tasks: shares of m, n and k
   std::int64_t batch_parts = 1;  // unpacked: tasks' shares of the batches; packed: phases'
 
