@@ -138,22 +138,18 @@ class Search {
 void Search::list_families() {
   Schedule s;
   s.threads = threads_;
-  s.order = true;  // less surrounds the micro-kernel
   for (const bool transposed : {false, true}) {
     const int64_t skinny = transposed ? g_.n : g_.m;
     s.transposed = transposed;
     s.mr = tile_.mr, s.nr = tile_.nr();
-    s.pack_a = s.share_a = false;
     s.path = Path::outer;
     if (skinny <= 4 * most_outer_rows) list(s);
     s.path = Path::dot;
     if (skinny <= 2 * dot_limit) list(s);
     s.path = Path::packed;
     s.pack_a = true;
-    list(s);
-    s.share_a = true;
-    if (threads_ > 1 && !transposed) list(s);
-    s.pack_a = s.share_a = false;
+    if (!transposed) list(s);
+    s.pack_a = false;
     s.mr = 2 * tile_.mr;
     list(s);
   }
@@ -253,7 +249,7 @@ void Search::add_shares(Schedule s) {
                      .col_step = s.nr,
                      .most_cols = std::max<int64_t>(1, width / s.nr),
                      .threads = threads_,
-                     .small_squares = s.share_a,  // nothing is packed twice
+                     .small_squares = s.pack_a,  // nothing is packed twice
                      .runs = !packed};
   s.m_parts = s.n_parts = s.k_parts = 1;
   const auto needless = [&](double last) { return this->needless(s.kc, last); };
@@ -266,7 +262,7 @@ void Search::add_shares(Schedule s) {
     if (!packed) s.batch_parts = m * n * k == 1 ? grid.uncut_tasks() : g_.batch;
     s.fixed = false;
     const double seconds = add(s);
-    if (threads_ == 1 || s.share_a || found_.needless(seconds - taken * last)) return;
+    if (threads_ == 1 || s.pack_a || found_.needless(seconds - taken * last)) return;
     s.fixed = true;
     add(s);
   };
@@ -275,14 +271,13 @@ void Search::add_shares(Schedule s) {
     add_cut(cut.m_parts, cut.n_parts, 1, cut.last);
   }
   if (threads_ == 1) {
-    // A block of c stays in L2 from one block of k to the next.
+    // A block of c stays in L2 from one block of k to the next, and b's from one row to the next.
     const int64_t c_block = float_bytes * std::min(s.mc, rows) * cols;
     const int64_t n_parts =
         std::clamp<int64_t>(div_up(c_block, traits_->l2_bytes / 4), 1, grid.most_cols);
     if (g_.k > s.kc && n_parts > 1 && !needless(1)) add_cut(1, n_parts, 1, 1);
-    return;
   }
-  if (packed) return;
+  if (threads_ == 1 || packed) return;
   const int64_t blocks = div_up(g_.k, s.kc);
   for (int64_t k = threads_; k > 1 && blocks > 1; k /= 2) {
     const int64_t m = std::min(div_up(threads_, k * batches), tiles), k_parts = std::min(k, blocks);
@@ -299,10 +294,7 @@ void Search::add_unpacked(Schedule s) {
     s.mc = rows_of(l2 / 4, kc, g_.m);
     s.nc = round_up(g_.n, s.nr);
     if (s.pack_b) s.nc = std::min(s.nc, round_up(l2 / 2 / float_bytes / kc, s.nr));
-    for (const bool order : {false, true}) {
-      s.order = order;
-      add_shares(s);
-    }
+    add_shares(s);
   }
 }
 
@@ -322,28 +314,24 @@ void Search::add_packed(Schedule s) {
       // Sums of c's transpose stay in L2 until they are transposed.
       if (s.transposed) s.mc = std::min(s.mc, round_up(l2 / 4 / float_bytes / cols, tile_.mr));
       if (std::exchange(before, s.mc) == s.mc) break;
-      s.order = false;
       add_shares(s);
-      if (s.share_a) break;
-      s.order = true;
-      add_shares(s);
+      if (s.pack_a) break;
     }
   }
 }
 
 // Cuts the product into phases of nearly equal size. A phase packs as much of b, and of a where it
-// is shared, as half of L3 and the limit on workspace allow. k is cut rather than the columns,
+// is packed, as half of L3 and the limit on workspace allow. k is cut rather than the columns,
 // because a row should have some thousand columns.
 void Search::cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const {
   // Where all is shared, no thread needs scratch of its own.
-  const int64_t limit = workspace_limit - (s.share_a ? 1 << 20 : 16 << 20);
+  const int64_t limit = workspace_limit - (s.pack_a ? 1 << 20 : 16 << 20);
   const int64_t most =
-      (s.share_a ? limit : std::clamp<int64_t>(traits_->l3_bytes / 2, 2 << 20, limit)) /
-      float_bytes;
+      (s.pack_a ? limit : std::clamp<int64_t>(traits_->l3_bytes / 2, 2 << 20, limit)) / float_bytes;
   const auto part = [](int64_t total, int64_t size, int64_t unit) {
     return std::min(total, round_up(div_up(total, div_up(total, size)), unit));
   };
-  const int64_t all = round_up(cols, s.nr), shared_rows = s.share_a ? rows : 0;
+  const int64_t all = round_up(cols, s.nr), shared_rows = s.pack_a ? rows : 0;
   if (g_.prepack) {
     s.nc = all, s.kb = g_.k, s.batch_parts = 1;
     return;

@@ -12,10 +12,10 @@
 //   hwy_cost.hpp, .cpp      the time that each is predicted to take
 //   hwy_job.hpp             what one run needs: a schedule, operands, memory; tasks (batch_parts)
 //   hwy_loops.cpp           path
-//   hwy_loops-inl.h         unpacked and packed: the loops over nc, kb, kc and mc; pack_b, share_a;
+//   hwy_loops-inl.h         unpacked and packed: the loops over nc, kb, kc and mc; pack_b, pack_a;
 //                           static, m_parts, n_parts, k_parts
 //   shared_pieces.hpp       who packs which piece of what threads share, and when it is done
-//   hwy_macro-inl.h         the macro-kernel: order, mr; pack_a; prefetching
+//   hwy_macro-inl.h         the macro-kernel: mr; prefetching
 //   hwy_micro-inl.h         the micro-kernel: mr, nr; packing micro-panels
 //   hwy_dot-inl.h           dot products: mr, kc, nc, order, pack_a (the skinny operand)
 //   hwy_outer-inl.h         outer products: kc, nc, order
@@ -149,10 +149,6 @@ class FloatProduct final : public Product {
   void allocate() {
     const Workspace w = workspace_of(job_, job_.g, tile_);
     job_.scratch_floats = w.of_thread;
-    if (job_.pack_a && !job_.share_a && job_.path == Path::packed) {
-      job_.scratch_a = round_up(
-          std::min(job_.mc, round_up(job_.rows, tile_.mr)) * std::min(job_.kc, job_.g.k), 16);
-    }
     workspace_ = Buffer(static_cast<std::size_t>(w.floats(job_.threads)) * sizeof(float));
     job_.shared = workspace_.f32();
     job_.shared_a = job_.shared + w.shared - w.shared_a;

@@ -119,7 +119,7 @@ struct PackedPieces {
   // k. None: b is packed beforehand.
   std::int64_t b_panels = 1, b_parts = 1, b_pieces = 0;
   // a: so many A micro-panels a piece, pieces a block of a, blocks of a a share of rows. None:
-  // every task packs what it needs of a.
+  // a is read in place.
   std::int64_t a_panels = 1, a_pieces = 0, a_blocks = 0, row_parts = 1;
 
   std::int64_t of_b() const;
@@ -145,12 +145,11 @@ struct Job : Schedule {
   const float* prepacked = nullptr;  // b of prepack=1: micro-panels, or rows [n,k] where transposed
   // packed: b of one phase; unpacked with k_parts > 1: their sums; dot: the packed skinny operand.
   float* shared = nullptr;
-  float* shared_a = nullptr;        // packed, share_a: a of one phase
+  float* shared_a = nullptr;        // packed, pack_a: a of one phase
   PackedPieces pieces;              // packed: how both are packed,
   SharedPieces* packing = nullptr;  // and how far that is
   float* scratch = nullptr;         // `scratch_floats` for each thread
   std::int64_t scratch_floats = 0;
-  std::int64_t scratch_a = 0;  // of those, what packed blocks of a take; what follows is b's or c's
 
   EpilogueFunction epilogue = nullptr;  // null: c is what the sums are
   // What follows where the sums of this part of c are complete.

@@ -61,12 +61,11 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
       block.p = p;
       block.klen = std::min(job.kc, p1 - p);
       block.first = p == p0;
-      block.more = p + job.kc < p1;
       block.a = nullptr;
       block.next_block[0] = block.next_block[1] = {};
       const MatrixView &a = job.a, &b = job.b;
       const int64_t next_p = p + job.kc;
-      if (block.more) {
+      if (next_p < p1) {
         const int64_t depth = std::min(job.kc, p1 - next_p);
         if (b.inner == g.n && s1 - s0 == b_panels.count()) {
           block.next_block[0] = {b.f32() + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
@@ -253,7 +252,7 @@ class PackedOperands {
                                       : job_.shared + at.batch * phase_.depth * phase_.width) +
            at.p * phase_.width;
   }
-  // share_a: A micro-panels of the step's rows.
+  // pack_a: A micro-panels of the step's rows.
   float* A(const PackedStep& at) const {
     return job_.shared_a + (at.batch * phase_.depth + at.p) * job_.rows + at.i0 * at.klen;
   }
@@ -268,11 +267,11 @@ class PackedOperands {
       Pack(next);
     }
     const PhaseTimer timer(RunPhase::wait);
-    if (job_.share_a) packing_.wait(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces);
+    if (job_.pack_a) packing_.wait(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces);
     if (job_.prepacked == nullptr) packing_.wait(FirstOfB(at), EndOfB(at));
   }
   bool Ready(const PackedStep& at) const {
-    if (job_.share_a && !packing_.done(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces)) {
+    if (job_.pack_a && !packing_.done(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces)) {
       return false;
     }
     return job_.prepacked != nullptr || packing_.done(FirstOfB(at), EndOfB(at));
@@ -282,7 +281,7 @@ class PackedOperands {
   // Whether all that the step reads is packed by now.
   bool Pack(const PackedStep& at) const {
     bool all = true;
-    if (job_.share_a) {
+    if (job_.pack_a) {
       const int64_t first = FirstOfA(at);
       all = packing_.begin(first, first + job_.pieces.a_pieces, thread_, [&](int64_t piece) {
         const PhaseTimer timer(RunPhase::pack);
@@ -303,8 +302,11 @@ class PackedOperands {
     block.batch = phase_.batch0 + at.batch;
     block.i0 = at.i0, block.i1 = at.i1;
     block.p = phase_.p0 + at.p, block.klen = at.klen;
-    PackMicroPanelsOfA(job_, block, Shares(at.i1 - at.i0, tiles), first,
-                       std::min(tiles, first + job_.pieces.a_panels), A(at));
+    const Shares rows(at.i1 - at.i0, tiles);
+    PackMicroPanels(
+        StartOfA(job_, block), job_.a, at.klen, first,
+        std::min(tiles, first + job_.pieces.a_panels), [&](int64_t q) { return rows.begin(q); },
+        A(at));
   }
   void PackPieceOfB(const PackedStep& at, int64_t piece) const {
     const MatrixView& b = job_.b;
@@ -389,9 +391,8 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int th
   const int64_t cols = b_panels.begin(range.s1) - b_panels.begin(range.s0);
   if (job.transposed) {
     const int64_t ld = (cols + 15) / 16 * 16;
-    block.sums = {scratch + job.scratch_a, ld, 0, phase.j0 + b_panels.begin(range.s0)};
+    block.sums = {scratch, ld, 0, phase.j0 + b_panels.begin(range.s0)};
   }
-  const bool packs_a = job.pack_a && !job.share_a;
   for (int64_t i0 = first_row; i0 < last_row; i0 += job.mc) {
     at.a_block = (i0 - first_row) / job.mc;
     block.i0 = at.i0 = i0;
@@ -403,19 +404,13 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int th
       block.p = phase.p0 + p;
       block.klen = at.klen;
       block.first = job.transposed ? p == 0 : block.p == 0;
-      block.more = false;
       block.b = packed.B(at);
-      block.a = job.share_a ? packed.A(at) : packs_a ? scratch : nullptr;
-      block.pack_into = packs_a && !job.order ? scratch : nullptr;
+      block.a = job.pack_a ? packed.A(at) : nullptr;
       block.next_a = {};
       block.next_b = nullptr;
-      if (PackedStep next = at; later(next) && packed.Ready(next)) {
+      if (PackedStep next = at; job.pack_a && later(next) && packed.Ready(next)) {
         block.next_b = packed.B(next) + b_panels.begin(at.s0) * next.klen;
-        if (job.share_a) block.next_a = {packed.A(next), (next.i1 - next.i0) * next.klen};
-      }
-      if (packs_a && job.order) {
-        const PhaseTimer timer(log_beside((block.i1 - i0) * block.klen * cols), RunPhase::pack);
-        PackBlockOfA(job, block, scratch);
+        block.next_a = {packed.A(next), (next.i1 - next.i0) * next.klen};
       }
       MacroKernel(job, range, block).Run();
     }

@@ -51,15 +51,18 @@ constexpr Field fields[] = {
         "the long operand a task",
         1, any_size),
     ROOFLANE_FIELD("kb", kb, "packed: depth of b packed at a time", 1, any_size),
-    ROOFLANE_FIELD("pack_a", pack_a, "1: blocks of a are packed; dot: the skinny operand", 0, 1),
-    ROOFLANE_FIELD("share_a", share_a, "packed: 1, blocks of a are packed once for all threads", 0,
-                   1),
+    ROOFLANE_FIELD(
+        "pack_a", pack_a,
+        "packed: 1, a is packed for all threads, m innermost; dot: the skinny operand is", 0, 1),
+    ROOFLANE_FIELD("share_a", share_a,
+                   "units: 1, a is packed once for all threads; 0, each task packs its own", 0, 1),
     ROOFLANE_FIELD("pack_b", pack_b, "unpacked: 1, each part packs the micro-panels of b it uses",
                    0, 1),
-    ROOFLANE_FIELD("order", order,
-                   "loops around the micro-kernel: 1 n innermost, 0 m innermost; outer: 1 whole "
-                   "rows, 0 micro-tiles; dot: 1 rows read at once lie pages apart, 0 side by side",
-                   0, 1),
+    ROOFLANE_FIELD(
+        "order", order,
+        "outer: 1 whole rows, 0 micro-tiles; dot: 1 rows read at once lie pages apart, 0 "
+        "side by side",
+        0, 1),
     ROOFLANE_FIELD("static", fixed, "1: a thread has the same tasks in every run", 0, 1),
     ROOFLANE_FIELD("m_parts", m_parts, "tasks: shares of rows", 1, any_size),
     ROOFLANE_FIELD("n_parts", n_parts, "tasks: shares of columns", 1, any_size),
@@ -129,7 +132,6 @@ std::optional<std::string> defect_of_blocks(const Schedule& s, const Gemm& g,
   }
   if (!unpacked) {
     if (s.pack_b || s.k_parts > 1) return "path=4 has no pack_b and no k_parts";
-    if (s.share_a && !s.pack_a) return "share_a=1 needs pack_a=1";
     if (s.transposed && g.prepack) return "a b packed beforehand cannot be transposed";
     const int64_t cols = s.transposed ? g.m : g.n;
     if (g.prepack && (s.nc < cols || s.kb < g.k)) {
@@ -187,7 +189,8 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
     s.m_parts = unread.m_parts, s.n_parts = unread.n_parts, s.k_parts = unread.k_parts;
     s.batch_parts = unread.batch_parts;
   }
-  if (s.path != Path::packed) s.share_a = unread.share_a;
+  if (blocks) s.order = unread.order;
+  s.share_a = unread.share_a;
   const bool swapped = s.path != Path::unpacked && s.transposed;
   const int64_t rows = swapped ? g.n : g.m, cols = swapped ? g.m : g.n;
   if (s.path != Path::scale) s.kc = std::min(s.kc, std::max<int64_t>(g.k, 1));
@@ -274,19 +277,16 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
       if (s.k_parts > 1) w.shared = times(s.k_parts, g.batch, g.m, g.n);
       break;
     case Path::packed: {
-      if (s.pack_a && !s.share_a) {
-        w.of_thread = round_up(times(std::min(s.mc, round_up(rows, tile.mr)), kc), 16);
-      }
       const int64_t width = std::min(s.nc, cols);
       const int64_t batches = div_up(g.batch, s.batch_parts), depth = std::min(s.kb, g.k);
       if (s.transposed) {
-        w.of_thread += times(std::min(s.mc, round_up(rows, tile.mr)),
-                             round_up(div_up(div_up(width, s.nr), s.n_parts) * s.nr, 16));
+        w.of_thread = times(std::min(s.mc, round_up(rows, tile.mr)),
+                            round_up(div_up(div_up(width, s.nr), s.n_parts) * s.nr, 16));
       }
       if (!g.prepack) {
         w.shared = times(batches, depth, width) + tile.lanes;
       }
-      if (s.share_a) w.shared_a = times(batches, depth, rows);
+      if (s.pack_a) w.shared_a = times(batches, depth, rows);
       w.pieces = PackedPieces(s, g, tile).of_phase();
       break;
     }
@@ -320,7 +320,7 @@ PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& ti
     b_parts = std::clamp<int64_t>(s.threads / times(batches, blocks, groups), 1, div_up(kc, 64));
     b_pieces = groups * b_parts;
   }
-  if (s.share_a) {
+  if (s.pack_a) {
     const int64_t part = div_up(div_up(rows, tile.mr), s.m_parts) * tile.mr;
     const int64_t panels = div_up(std::min(part, s.mc), tile.mr);
     const bool along_k = s.transposed ? g.trans_b : !g.trans_a;

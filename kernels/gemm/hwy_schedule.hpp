@@ -48,12 +48,13 @@ struct Schedule {
   // micro-panels are packed nc columns at a time. outer: nc columns of the long operand a task, kc
   // deep. dot: kc deep, nc rows of the long operand a task.
   std::int64_t mc = 1, kc = 1, nc = 1, kb = 1;
-  bool pack_a = false;   // packed: blocks of a are copied. dot: the skinny operand is
-  bool share_a = false;  // packed, with pack_a: packed once for all threads, like b
+  // packed: a is packed too, once for all threads, like b; m is innermost then (a B micro-panel
+  // stays in L1), else n (an A micro-panel does). dot: the skinny operand is packed.
+  bool pack_a = false;
+  bool share_a = false;  // units: a is packed once for all threads, else each task packs its own
   bool pack_b = false;   // unpacked: each part copies the micro-panels of b that it uses
-  // Loop order around the micro-kernel. unpacked, packed: 1 n innermost (an A micro-panel stays in
-  // L1), 0 m innermost (a B micro-panel stays in L1). outer: 1 whole rows of c, 0 micro-tiles. dot:
-  // 1 rows that are read at once lie pages apart, 0 they are neighbours.
+  // Loop order. outer: 1 whole rows of c, 0 micro-tiles. dot: 1 rows that are read at once lie
+  // pages apart, 0 they are neighbours.
   bool order = false;
   bool fixed = false;  // static scheduling: a thread has the same tasks in every run
   std::int64_t m_parts = 1, n_parts = 1, k_parts = 1;  // tasks: shares of m, n and k
