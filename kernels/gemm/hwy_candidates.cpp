@@ -199,8 +199,8 @@ void Search::add_dot(Schedule s) {
         s.mr = rows;
         for (const bool other_order : {false, true}) {
           // Else both are predicted to take the same time.
-          if (other_order && !short_rows && found_.only_best()) break;
-          s.order = !pack && short_rows ? !other_order : other_order;
+          if (other_order && (pack || (!short_rows && found_.only_best()))) break;
+          s.order = short_rows != other_order;
           int64_t before = 0;
           for (const int64_t per_thread : {8, 2, 1}) {
             s.nc =

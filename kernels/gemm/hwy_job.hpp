@@ -75,7 +75,7 @@ inline constexpr std::int64_t dot_limit = 8;
 // dot, packed: rows of the long operand that are multiplied by a chunk of k before the next chunk.
 // Their sums, 48 × 8 vectors, are 24 KB (twice as much in two groups) and stay in L2, and the
 // chunk, 16 to 32 KB a group, is read from there once per 96 KB. A multiple of the 3 or 4 rows that
-// PackedDot takes, which, where they are apart, are a third or a quarter of the block apart.
+// are multiplied at once.
 inline constexpr std::int64_t packed_dot_block = 48;
 // The same where the skinny operand is not packed: at least 12 rows that are 10 apart, for a single
 // row of the skinny operand, where there are as many.

@@ -60,7 +60,7 @@ constexpr Field fields[] = {
                    0, 1),
     ROOFLANE_FIELD(
         "order", order,
-        "outer: 1 whole rows, 0 micro-tiles; dot: 1 rows read at once lie pages apart, 0 "
+        "outer: 1 whole rows, 0 micro-tiles; dot, pack_a=0: 1 rows read at once lie pages apart, 0 "
         "side by side",
         0, 1),
     ROOFLANE_FIELD("static", fixed, "1: a thread has the same tasks in every run", 0, 1),
@@ -109,7 +109,6 @@ std::optional<std::string> defect_of_skinny(const Schedule& s, const Gemm& g,
       return fmt::format("pack_a=1 of dot products needs 2 to {} rows in the skinny operand",
                          2 * dot_limit);
     }
-    if (s.pack_a && s.order && g.k > s.kc) return "order=1 with pack_a=1 needs kc of all k";
   } else if (s.order && skinny > most_outer_rows) {
     return fmt::format("order=1 of outer products serves up to {} rows", most_outer_rows);
   } else if (s.order && s.nc > most_outer_columns) {
@@ -199,7 +198,7 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
     case Path::few_rows:
       break;
     case Path::dot:
-      if (s.pack_a) s.kc = round_up(s.kc, tile.lanes);
+      if (s.pack_a) s.kc = round_up(s.kc, tile.lanes), s.order = unread.order;
       s.nc = std::min(s.nc, std::max<int64_t>(cols, 1));
       s.nr = tile.lanes;
       s.fixed = s.pack_a;
