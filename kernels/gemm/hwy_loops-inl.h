@@ -159,28 +159,20 @@ inline void UnpackedTask(const Job& job, int64_t task, float* scratch) {
   }
 }
 
-// c = alpha · (the sums of all parts of k) + beta · c0, for columns [j0,j1) of one row.
-inline void AddParts(const Job& job, int64_t row, int64_t j0, int64_t j1) {
+// c = alpha · (the sums of all parts of k) + beta · c0, for so many columns of one row.
+inline void AddParts(const Job& job, int64_t row, int64_t col, int64_t cols) {
   const Gemm& g = job.g;
   const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t batch = row / g.m, i = row % g.m;
-  const Start start = StartOf(job, true, batch, i, 0);
-  const float* sums = job.shared + row * g.n;
-  float* c = job.c.row(batch, i);
-  for (int64_t j = j0; j < j1; j += lanes) {
-    const Part part(d, static_cast<std::size_t>(std::min(lanes, j1 - j)));
-    VF sum = part.Load(d, sums + j);
+  float* const sums = job.shared + row * g.n + col;
+  ForVectors(cols, [&](int64_t j, const auto& loader) HWY_ATTR {
+    VF sum = loader.Load(d, sums + j);
     for (int64_t q = 1; q < job.k_parts; ++q) {
-      sum = hn::Add(sum, part.Load(d, sums + q * g.batch * g.m * g.n + j));
+      sum = hn::Add(sum, loader.Load(d, sums + q * g.batch * g.m * g.n + j));
     }
-    sum = hn::Mul(hn::Set(d, g.alpha), sum);
-    if (start.beta != 0) {
-      sum = hn::MulAdd(hn::Set(d, start.beta), part.Load(d, start.data + j), sum);
-    }
-    part.Store(sum, d, c + j);
-  }
-  job.finish({batch, i, j0, 1, j1 - j0});
+    loader.Store(sum, d, sums + j);
+  });
+  StoreRows(job, true, row / g.m, row % g.m, col, {sums, g.n, 1, cols});
+  job.finish({row / g.m, row % g.m, col, 1, cols});
 }
 
 // A thread's share of adding up: 64 columns of a row at a time, four lines of c.
@@ -191,7 +183,7 @@ inline void AddShare(const Job& job, const Team& team) {
   const Shares shares(g.batch * g.m * pieces, team.threads);
   for (int64_t at = shares.begin(team.thread); at < shares.begin(team.thread + 1); ++at) {
     const int64_t j = at % pieces * width;
-    AddParts(job, at / pieces, j, std::min(g.n, j + width));
+    AddParts(job, at / pieces, j, std::min(width, g.n - j));
   }
 }
 
@@ -345,20 +337,6 @@ class PackedOperands {
   const int thread_;
 };
 
-// Stores sums at c's row `row` and column `col`; with an epilogue some rows of c at a time, as
-// many as L1 holds.
-inline void StoreTransposed(const Job& job, const Phase& phase, int64_t batch,
-                            const TransposedSums& sums, int64_t row, int64_t col) {
-  const bool finishes = job.epilogue != nullptr && phase.p0 + phase.depth == job.g.k;
-  const int64_t group = finishes ? 32 : sums.cols;
-  for (int64_t i = 0; i < sums.cols; i += group) {
-    const int64_t rows = std::min(group, sums.cols - i);
-    TransposeIntoC(job, phase.p0 == 0, batch, row + i, col,
-                   {.data = sums.data + i, .ld = sums.ld, .rows = sums.rows, .cols = rows});
-    if (finishes) job.finish({batch, row + i, col, rows, sums.rows});
-  }
-}
-
 // One share of a phase's output: all of the phase's depth, a block of a at a time.
 inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int thread,
                         float* scratch) {
@@ -417,9 +395,15 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int th
     if (!job.transposed) continue;
     const Sums& sums = block.sums;
     const PhaseTimer timer(log_beside((block.i1 - i0) * phase.depth * cols), RunPhase::store);
-    StoreTransposed(job, phase, block.batch,
-                    {.data = sums.data, .ld = sums.ld, .rows = block.i1 - i0, .cols = cols},
-                    sums.j0, i0);
+    // With an epilogue some rows of c at a time, as many as L1 holds.
+    const bool finishes = job.epilogue != nullptr && phase.p0 + phase.depth == job.g.k;
+    const int64_t group = finishes ? 32 : cols, count = block.i1 - i0;
+    for (int64_t j = 0; j < cols; j += group) {
+      const int64_t rows = std::min(group, cols - j);
+      StoreTransposed(job, phase.p0 == 0, block.batch, sums.j0 + j, i0,
+                      {sums.data + j, sums.ld, count, rows});
+      if (finishes) job.finish({block.batch, sums.j0 + j, i0, rows, count});
+    }
   }
 }
 

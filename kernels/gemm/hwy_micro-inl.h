@@ -472,18 +472,47 @@ inline Start StartOf(const Job& job, bool first_block, std::int64_t batch, std::
   return {job.c0.row(batch, row) + col, job.c0.ld, job.g.beta};
 }
 
-// Adds the transpose of `sums`, times alpha, to c's start values: rows from `row` on, columns from
-// `col` on.
-inline void TransposeIntoC(const Job& job, bool first_block, std::int64_t batch, std::int64_t row,
-                           std::int64_t col, const TransposedSums& sums) {
+// Sums [rows,cols], rows ld floats apart.
+struct SumRows {
+  const float* data;
+  std::int64_t ld, rows, cols;
+};
+
+// c = alpha · sums + what it starts from, from its row `row` and column `col` on.
+inline void StoreRows(const Job& job, bool first_block, std::int64_t batch, std::int64_t row,
+                      std::int64_t col, const SumRows& sums) {
+  const DF d;
   const Start start = StartOf(job, first_block, batch, row, col);
-  const TransposedTarget target = {.c = job.c.row(batch, row) + col,
-                                   .ldc = job.c.ld,
-                                   .c0 = start.data,
-                                   .ldc0 = start.ld,
-                                   .alpha = job.g.alpha,
-                                   .beta = start.beta};
-  TransposeSums(sums, target);
+  const VF alpha = hn::Set(d, job.g.alpha), beta = hn::Set(d, start.beta);
+  for (std::int64_t i = 0; i < sums.rows; ++i) {
+    const float* const from = sums.data + i * sums.ld;
+    const float* const c0 = start.data + i * start.ld;
+    float* const c = job.c.row(batch, row + i) + col;
+    ForVectors(sums.cols, [&](std::int64_t j, const auto& loader) HWY_ATTR {
+      VF v = hn::Mul(alpha, loader.Load(d, from + j));
+      if (start.beta != 0) v = hn::MulAdd(beta, loader.Load(d, c0 + j), v);
+      loader.Store(v, d, c + j);
+    });
+  }
+}
+
+// The same of the transpose of sums; where it is more than a copy, by way of L1.
+inline void StoreTransposed(const Job& job, bool first_block, std::int64_t batch, std::int64_t row,
+                            std::int64_t col, const SumRows& sums) {
+  if (job.g.alpha == 1 && StartOf(job, first_block, batch, row, col).beta == 0) {
+    float* const c = job.c.row(batch, row) + col;
+    return PackTransposed(sums.data, sums.ld, sums.rows, sums.cols, c, job.c.ld);
+  }
+  constexpr std::int64_t most = 48;
+  HWY_ALIGN float block[most * most];
+  for (std::int64_t i = 0; i < sums.rows; i += most) {
+    const std::int64_t cols = std::min(most, sums.rows - i);
+    for (std::int64_t j = 0; j < sums.cols; j += most) {
+      const std::int64_t rows = std::min(most, sums.cols - j);
+      PackTransposed(sums.data + i * sums.ld + j, sums.ld, cols, rows, block, most);
+      StoreRows(job, first_block, batch, row + j, col + i, {block, most, rows, cols});
+    }
+  }
 }
 
 #undef ROOFLANE_LOWER_PART

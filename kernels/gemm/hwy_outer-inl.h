@@ -149,7 +149,8 @@ inline void MicroTilesTask(const Job& job, const MatrixView& skinny, const Matri
   const Gemm& g = job.g;
   const MicroTile shape = Registers();
   const MicroPanels b_panels = AllOf(width);
-  const int64_t tiles = (skinny_count + kMr - 1) / kMr;
+  const int64_t tiles = pieces(skinny_count, kMr);
+  const Shares rows(skinny_count, tiles);
   const float* skinny_data = skinny.f32() + batch * skinny.batch_stride;
   const float* long_data = longer.f32() + batch * longer.batch_stride + w0;
   MicroKernelArgs t;
@@ -169,8 +170,7 @@ inline void MicroTilesTask(const Job& job, const MatrixView& skinny, const Matri
       t.cols = b_panels.width(s);
       t.prefetch = s + 1 < b_panels.count() ? t.b + t.cols : t.b;
       for (int64_t tile = 0; tile < tiles; ++tile) {
-        const int64_t f = share(skinny_count, tiles, tile);
-        const int64_t count = share(skinny_count, tiles, tile + 1) - f;
+        const int64_t f = rows.begin(tile), count = rows.size(tile);
         t.a = skinny_data + f * skinny.outer + p * skinny.inner;
         t.c = sums + f * ld + j;
         t.c0 = t.c;
@@ -189,7 +189,6 @@ inline void OuterSums(const Job& job, const MatrixView& skinny, const MatrixView
                       float* scratch) {
   const Gemm& g = job.g;
   const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const bool in_place = outer_in_place(job, job.g);
   float* sums = scratch;
   int64_t ld = outer_ld(job);
@@ -204,12 +203,11 @@ inline void OuterSums(const Job& job, const MatrixView& skinny, const MatrixView
   // With vectors: memset would write long rows with stores that bypass L1.
   for (int64_t f = 0; f < skinny_count; ++f) {
     const float* c0 = in_place && g.reads_c0() ? job.c0.row(batch, f) + w0 : nullptr;
-    for (int64_t j = 0; j < width; j += lanes) {
-      const Part part(d, static_cast<std::size_t>(std::min(lanes, width - j)));
+    ForVectors(width, [&](int64_t j, const auto& loader) HWY_ATTR {
       VF start = hn::Zero(d);
-      if (c0 != nullptr) start = hn::Mul(hn::Set(d, g.beta), part.Load(d, c0 + j));
-      part.Store(start, d, sums + f * ld + j);
-    }
+      if (c0 != nullptr) start = hn::Mul(hn::Set(d, g.beta), loader.Load(d, c0 + j));
+      loader.Store(start, d, sums + f * ld + j);
+    });
   }
   const float alpha = in_place ? g.alpha : 1;
   if (job.order) {
@@ -219,21 +217,12 @@ inline void OuterSums(const Job& job, const MatrixView& skinny, const MatrixView
   }
   if (in_place) return;
   const PhaseTimer timer(log_beside(skinny_count * width * g.k), RunPhase::store);
-  if (!job.transposed) {
-    for (int64_t f = 0; f < skinny_count; ++f) {
-      float* c = job.c.row(batch, f) + w0;
-      const float* c0 = g.reads_c0() ? job.c0.row(batch, f) + w0 : nullptr;
-      for (int64_t j = 0; j < width; j += lanes) {
-        const Part part(d, static_cast<std::size_t>(std::min(lanes, width - j)));
-        VF v = hn::Mul(hn::Set(d, g.alpha), part.Load(d, sums + f * ld + j));
-        if (c0 != nullptr) v = hn::MulAdd(hn::Set(d, g.beta), part.Load(d, c0 + j), v);
-        part.Store(v, d, c + j);
-      }
-    }
-    return;
+  const SumRows all = {sums, ld, skinny_count, width};
+  if (job.transposed) {
+    StoreTransposed(job, true, batch, w0, 0, all);
+  } else {
+    StoreRows(job, true, batch, 0, w0, all);
   }
-  TransposeIntoC(job, true, batch, w0, 0,
-                 {.data = sums, .ld = ld, .rows = skinny_count, .cols = width});
 }
 
 inline void OuterTask(const Job& job, const MatrixView& skinny, const MatrixView& longer,

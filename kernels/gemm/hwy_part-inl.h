@@ -8,6 +8,7 @@
 #endif
 
 #include <cstddef>
+#include <cstdint>
 
 #include "hwy/highway.h"
 #include "kernels/common/reduce-inl.h"
@@ -87,6 +88,15 @@ struct Whole {
     hn::StoreU(v, d, to);
   }
 };
+
+// body(j, loader) for the vectors of `count` floats, from their j-th on.
+template <class Body>
+HWY_INLINE void ForVectors(std::int64_t count, const Body& body) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
+  std::int64_t j = 0;
+  for (; j + lanes <= count; j += lanes) body(j, Whole());
+  if (j < count) body(j, Part(DF(), static_cast<std::size_t>(count - j)));
+}
 
 // Until hwy_micro-inl.h ends: products of half a vector take half the time where the core splits
 // 512 bits into two halves (Zen 4), and loads of half a vector cross cache lines less often.

@@ -22,14 +22,6 @@ namespace HWY_NAMESPACE {
 using std::int64_t;
 using DI = hn::RebindToSigned<DF>;
 
-template <class Body>
-void ForVectors(int64_t count, const Body& body) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  int64_t j = 0;
-  for (; j + lanes <= count; j += lanes) body(j, Whole());
-  if (j < count) body(j, Part(DF(), static_cast<std::size_t>(count - j)));
-}
-
 // Elements [j,…) of a row of `type` as floats.
 template <class Loader>
 HWY_INLINE VF LoadReals(DType type, const std::byte* row, int64_t j, const Loader& loader,
