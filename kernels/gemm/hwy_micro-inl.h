@@ -26,23 +26,6 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
 
-// The micro-tile: kMr rows × kNv vectors. Two FMA ports of 4 cycles need 8 independent
-// accumulators; the rest of the register file goes into reuse. 8 × 3 with 32 registers: 24
-// accumulators, 3 of b, and a broadcast as memory operand; 11 loads serve 24 FMAs. 6 × 2 with 16
-// registers and FMA: 12 + 2 + 1. Without FMA a product needs a register of its own: 4 × 2. Arm's
-// cores have up to four ports, so 16 accumulators, and 32 registers of 128 bits with NEON or of any
-// length with SVE: 8 × 3 too, which is BLIS's 8 × 12 and Arm Compute Library's 8 × 3 vectors.
-#if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
-constexpr int kMr = 8;
-constexpr int kNv = 3;
-#elif HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2
-constexpr int kMr = 6;
-constexpr int kNv = 2;
-#else
-constexpr int kMr = 4;
-constexpr int kNv = 2;
-#endif
-
 // Micro-tiles of fewer rows and more vectors: where k is so short that c is most of the traffic, it
 // is written in longer runs (512 bytes instead of 192), which the caches take faster.
 constexpr int kRunNv = kMr * kNv / (kMr * kNv >= 24 ? 3 : 2);
