@@ -36,6 +36,16 @@ struct UnpackedShare {
   bool more;  // the next batch comes next
 };
 
+// What is prefetched meanwhile: the operands of the next batch, if `more` is true.
+inline void SetNextBatch(const Job& job, Block& block, bool more) {
+  const Gemm& g = job.g;
+  const MatrixView &a = job.a, &b = job.b;
+  block.next_block[0] = block.next_block[1] = {};
+  if (!more) return;
+  block.next_block[0] = {b.f32() + (block.batch + 1) * b.batch_stride, g.k * g.n};
+  block.next_block[1] = {a.f32() + (block.batch + 1) * a.batch_stride, g.m * g.k};
+}
+
 inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scratch) {
   const Gemm& g = job.g;
   const MicroPanels& b_panels = job.b_panels;
@@ -47,9 +57,7 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
   const int64_t p0 = share(k_blocks, job.k_parts, at.k_part) * job.kc;
   const int64_t p1 = std::min(g.k, share(k_blocks, job.k_parts, at.k_part + 1) * job.kc);
   const bool all_of_b = p0 + job.kc >= p1 && s1 - s0 <= group;  // packed at a time
-  Block block;
-  block.batch = at.batch;
-  block.b = nullptr;
+  Block block = {.batch = at.batch};
   if (job.k_parts > 1) {
     block.sums.data = job.shared + (at.k_part * g.batch + at.batch) * g.m * g.n;
     block.sums.ld = g.n;
@@ -61,11 +69,10 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
       block.p = p;
       block.klen = std::min(job.kc, p1 - p);
       block.first = p == p0;
-      block.a = nullptr;
-      block.next_block[0] = block.next_block[1] = {};
       const MatrixView &a = job.a, &b = job.b;
       const int64_t next_p = p + job.kc;
       if (next_p < p1) {
+        block.next_block[0] = block.next_block[1] = {};
         const int64_t depth = std::min(job.kc, p1 - next_p);
         if (b.inner == g.n && s1 - s0 == b_panels.count()) {
           block.next_block[0] = {b.f32() + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
@@ -73,9 +80,8 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
         if (a.inner == g.m && block.i1 - i0 == g.m) {
           block.next_block[1] = {a.f32() + at.batch * a.batch_stride + next_p * g.m, depth * g.m};
         }
-      } else if (at.more) {
-        block.next_block[0] = {b.f32() + (at.batch + 1) * b.batch_stride, g.k * g.n};
-        block.next_block[1] = {a.f32() + (at.batch + 1) * a.batch_stride, g.m * g.k};
+      } else {
+        SetNextBatch(job, block, at.more);
       }
       for (int64_t s = s0; s < s1; s += group) {
         const MicroPanelRange range = {b_panels, 0, s, std::min(s1, s + group)};
@@ -98,50 +104,6 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
   }
 }
 
-// Products of one B micro-panel and up to eight micro-tiles of kMr rows: so small that all that
-// surrounds the micro-kernels counts.
-inline bool IsOneMicroPanel(const Job& job) {
-  return job.b_panels.count() == 1 && job.rows <= 8 * kMr && job.g.k <= job.kc &&
-         job.m_parts == 1 && job.k_parts == 1 && !job.pack_b;
-}
-
-inline void OneMicroPanel(const Job& job, int64_t first_batch, int64_t last_batch) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  const Gemm& g = job.g;
-  const MatrixView &a = job.a, &b = job.b;
-  const int64_t vectors = (job.cols + lanes - 1) / lanes;
-  const int64_t tiles = pieces(g.m, MicroTileRows(job.mr, job.cols));
-  const Shares rows(g.m, tiles);
-  MicroKernelArgs t;
-  t.a_outer = a.outer;
-  t.a_inner = a.inner;
-  t.ldb = b.inner;
-  t.k = g.k;
-  t.cols = g.n;
-  t.ldc = job.c.ld;
-  t.alpha = g.alpha;
-  t.prefetch_step = b.inner;
-  for (int64_t batch = first_batch; batch < last_batch; ++batch) {
-    const Start start = StartOf(job, true, batch, 0, 0);
-    t.a = a.f32() + batch * a.batch_stride;
-    t.b = b.f32() + batch * b.batch_stride;
-    t.prefetch = t.b + b.batch_stride;
-    t.c = job.c.row(batch, 0);
-    t.c0 = start.data;
-    t.ldc0 = start.ld;
-    t.beta = start.beta;
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t count = rows.size(tile);
-      MicroKernelFor<false, 1>(count, vectors)(t);
-      t.a += count * a.outer;
-      t.c += count * t.ldc;
-      if (t.beta != 0) t.c0 += count * t.ldc0;
-      t.prefetch += 16;
-    }
-    job.finish({batch, 0, 0, g.m, g.n});  // all of it is in L1
-  }
-}
-
 inline void UnpackedTask(const Job& job, int64_t task, float* scratch) {
   UnpackedShare at;
   at.k_part = take_digit(task, job.k_parts);
@@ -149,8 +111,14 @@ inline void UnpackedTask(const Job& job, int64_t task, float* scratch) {
   at.row_part = take_digit(task, job.m_parts);
   const Shares batches(job.g.batch, job.batch_parts);
   const int64_t end = batches.begin(task + 1);
-  if (IsOneMicroPanel(job)) {
-    OneMicroPanel(job, batches.begin(task), end);
+  if (job.m_parts * job.n_parts * job.k_parts == 1 && job.g.k <= job.kc && job.rows <= job.mc &&
+      !job.pack_b) {
+    // A single block: so small a product may be that all that surrounds it counts.
+    Block block = {.batch = batches.begin(task), .i1 = job.rows, .klen = job.g.k};
+    for (; block.batch < end; ++block.batch) {
+      SetNextBatch(job, block, block.batch + 1 < end);
+      MacroKernel(job, {job.b_panels, 0, 0, job.b_panels.count()}, block).Run();
+    }
     return;
   }
   for (at.batch = batches.begin(task); at.batch < end; ++at.batch) {
@@ -290,10 +258,11 @@ class PackedOperands {
   void PackPieceOfA(const PackedStep& at, int64_t piece) const {
     const int64_t tiles = pieces(at.i1 - at.i0, kMr), first = piece * job_.pieces.a_panels;
     if (first >= tiles) return;
-    Block block;
-    block.batch = phase_.batch0 + at.batch;
-    block.i0 = at.i0, block.i1 = at.i1;
-    block.p = phase_.p0 + at.p, block.klen = at.klen;
+    const Block block = {.batch = phase_.batch0 + at.batch,
+                         .i0 = at.i0,
+                         .i1 = at.i1,
+                         .p = phase_.p0 + at.p,
+                         .klen = at.klen};
     const Shares rows(at.i1 - at.i0, tiles);
     PackMicroPanels(
         StartOfA(job_, block), job_.a, at.klen, first,
@@ -364,8 +333,7 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int th
     next.klen = std::min(job.kc, phase.depth - next.p);
     return true;
   };
-  Block block;
-  block.batch = phase.batch0 + at.batch;
+  Block block = {.batch = phase.batch0 + at.batch};
   const int64_t cols = b_panels.begin(range.s1) - b_panels.begin(range.s0);
   if (job.transposed) {
     const int64_t ld = (cols + 15) / 16 * 16;

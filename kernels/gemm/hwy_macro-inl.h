@@ -42,10 +42,10 @@ struct PrefetchRange {
 
 // Rows [i0,i1) × k [p,p+klen) of a, times B micro-panels.
 struct Block {
-  int64_t batch, i0, i1, p, klen;
-  bool first;      // nothing was summed before
-  const float* a;  // A micro-panels of rows i0…; null: read in place
-  const float* b;  // B micro-panels, the first of columns j0 on at 0; null: read in place
+  int64_t batch = 0, i0 = 0, i1 = 0, p = 0, klen = 0;
+  bool first = true;         // nothing was summed before
+  const float* a = nullptr;  // A micro-panels of rows i0…; null: read in place
+  const float* b = nullptr;  // B micro-panels, the first of columns j0 on at 0; null: read in place
   Sums sums = {};
   PrefetchRange next_block[2] = {};  // what the block after this one reads
   // The same of packed operands: its A micro-panels, and its first B micro-panel.
