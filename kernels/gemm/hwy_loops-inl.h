@@ -320,19 +320,14 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int th
   const MicroPanelRange range = {b_panels, phase.j0, at.s0, at.s1};
   const int64_t first_row = RowOfPart(job, at.row_part), last_row = RowOfPart(job, at.row_part + 1);
   if (at.s0 == at.s1 || first_row == last_row) return;
-  const auto to_block = [&](int64_t p) {
-    at.p = p;
-    at.block = p / job.kc;
-    at.klen = std::min(job.kc, phase.depth - p);
+  // A block of k, if there is one at p; the one after it.
+  const auto to_block = [&](PackedStep& step, int64_t p) {
+    step.p = p;
+    step.block = p / job.kc;
+    step.klen = std::min(job.kc, phase.depth - p);
+    return p < phase.depth;
   };
-  // The block of k after this one.
-  const auto later = [&](PackedStep& next) {
-    if (next.p + next.klen >= phase.depth) return false;
-    next.p += next.klen;
-    ++next.block;
-    next.klen = std::min(job.kc, phase.depth - next.p);
-    return true;
-  };
+  const auto later = [&](PackedStep& step) { return to_block(step, step.p + step.klen); };
   Block block = {.batch = phase.batch0 + at.batch};
   const int64_t cols = b_panels.begin(range.s1) - b_panels.begin(range.s0);
   if (job.transposed) {
@@ -344,8 +339,7 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int th
     block.i0 = at.i0 = i0;
     block.i1 = at.i1 = std::min(last_row, i0 + job.mc);
     block.sums.i0 = i0;
-    for (int64_t p = 0; p < phase.depth; p += job.kc) {
-      to_block(p);
+    for (int64_t p = 0; to_block(at, p); p += job.kc) {
       packed.Need(at, later);
       block.p = phase.p0 + p;
       block.klen = at.klen;

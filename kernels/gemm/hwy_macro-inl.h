@@ -113,10 +113,8 @@ class MacroKernel {
     PrefetchQueue queues[2];
     t_.queues = queues;
     t_.a_outer = 1;
-    if (block_.next_a.floats > 0) {
-      queues[0] = PrefetchQueue(block_.next_a.data, 0, div_up(block_.next_a.floats, 16), 1,
-                                tiles_ * (range_.s1 - range_.s0) * calls);
-    }
+    queues[0] = PrefetchQueue(block_.next_a.data, block_.next_a.floats,
+                              tiles_ * (range_.s1 - range_.s0) * calls);
     for (int64_t s = range_.s0; s < range_.s1; ++s) {
       const int64_t begin = range_.b_panels.begin(s), width = range_.b_panels.width(s);
       const bool partial = width < range_.b_panels.nr();
@@ -127,9 +125,7 @@ class MacroKernel {
       t_.cols = t_.ldb = width;
       // B micro-panels and blocks of k lie one behind the other.
       const float* const next = s + 1 == range_.s1 ? block_.next_b : t_.b + width * block_.klen;
-      queues[1] = next == nullptr
-                      ? PrefetchQueue()
-                      : PrefetchQueue(next, 0, width * block_.klen / 16, 1, tiles_ * calls);
+      queues[1] = PrefetchQueue(next, next != nullptr ? width * block_.klen : 0, tiles_ * calls);
       for (int64_t tile = 0; tile < tiles_; ++tile) {
         const int64_t row = rows_.begin(tile), count = rows_.size(tile);
         t_.a = block_.a + row * block_.klen;

@@ -34,27 +34,17 @@ constexpr int kMaxNv = std::max(kNv + 1, kRunNv);
 // nothing is gained. Only where a is read in place: A micro-panels have kMr rows.
 constexpr int TallRows(int vectors) { return std::min(kMr * kNv / vectors, 2 * kMr); }
 
-// Cache lines to prefetch into L2, `rate` at a time: `lines` of each of `rows`, ld floats apart.
+// Floats to prefetch into L2, so many cache lines at a time that `calls` of Issue are enough.
 struct PrefetchQueue {
   const float* at = nullptr;
-  std::int64_t ld = 0, lines = 0, rows = 0;
-  std::int64_t rate = 0;
-  std::int64_t line = 0;
+  std::int64_t lines = 0, rate = 0;
 
   PrefetchQueue() = default;
-  // To be prefetched by so many calls of Issue.
-  PrefetchQueue(const float* from, std::int64_t distance, std::int64_t lines_of_row,
-                std::int64_t of_rows, std::int64_t calls)
-      : at(from), ld(distance), lines(lines_of_row), rows(of_rows) {
-    rate = pieces(lines * rows, calls);
-  }
+  PrefetchQueue(const float* from, std::int64_t floats, std::int64_t calls)
+      : at(from), lines((floats + 15) / 16), rate(pieces(lines, calls)) {}
   HWY_INLINE void Issue() {
-    for (std::int64_t i = rows > 0 ? rate : 0; i > 0; --i) {
-      __builtin_prefetch(at + 16 * line, 0, 2);
-      if (++line < lines) continue;
-      line = 0;
-      at += ld;
-      if (--rows == 0) break;
+    for (std::int64_t i = std::min(rate, lines); i > 0; --i, --lines, at += 16) {
+      __builtin_prefetch(at, 0, 2);
     }
   }
 };
