@@ -227,47 +227,37 @@ class PackedOperands {
       Pack(next);
     }
     const PhaseTimer timer(RunPhase::wait);
-    if (job_.pack_a) packing_.wait(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces);
-    if (job_.prepacked == nullptr) packing_.wait(FirstOfB(at), EndOfB(at));
+    packing_.wait(FirstOfA(at), EndOfA(at));
+    packing_.wait(FirstOfB(at), EndOfB(at));
   }
   bool Ready(const PackedStep& at) const {
-    if (job_.pack_a && !packing_.done(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces)) {
-      return false;
-    }
-    return job_.prepacked != nullptr || packing_.done(FirstOfB(at), EndOfB(at));
+    return packing_.done(FirstOfA(at), EndOfA(at)) && packing_.done(FirstOfB(at), EndOfB(at));
   }
 
  private:
   // Whether all that the step reads is packed by now.
   bool Pack(const PackedStep& at) const {
-    bool all = true;
-    if (job_.pack_a) {
-      const int64_t first = FirstOfA(at);
-      all = packing_.begin(first, first + job_.pieces.a_pieces, thread_, [&](int64_t piece) {
-        const PhaseTimer timer(RunPhase::pack);
-        PackPieceOfA(at, piece - first);
-      });
-    }
-    if (job_.prepacked != nullptr) return all;
-    const int64_t first = FirstOfB(at) - at.s0 / job_.pieces.b_panels * job_.pieces.b_parts;
-    return packing_.begin(FirstOfB(at), EndOfB(at), thread_, [&](int64_t piece) {
+    const int64_t first_a = FirstOfA(at), first_b = FirstOfB(at);
+    const int64_t skipped = at.s0 / job_.pieces.b_panels * job_.pieces.b_parts;
+    const bool all_of_a = packing_.begin(first_a, EndOfA(at), thread_, [&](int64_t piece) {
       const PhaseTimer timer(RunPhase::pack);
-      PackPieceOfB(at, piece - first);
-    }) && all;
+      PackPieceOfA(at, piece - first_a);
+    });
+    return packing_.begin(first_b, EndOfB(at), thread_, [&](int64_t piece) {
+      const PhaseTimer timer(RunPhase::pack);
+      PackPieceOfB(at, piece - first_b + skipped);
+    }) && all_of_a;
   }
   void PackPieceOfA(const PackedStep& at, int64_t piece) const {
     const int64_t tiles = pieces(at.i1 - at.i0, kMr), first = piece * job_.pieces.a_panels;
     if (first >= tiles) return;
-    const Block block = {.batch = phase_.batch0 + at.batch,
-                         .i0 = at.i0,
-                         .i1 = at.i1,
-                         .p = phase_.p0 + at.p,
-                         .klen = at.klen};
+    const MatrixView& a = job_.a;
+    const float* from = a.f32() + (phase_.batch0 + at.batch) * a.batch_stride +
+                        (phase_.p0 + at.p) * a.inner + at.i0 * a.outer;
     const Shares rows(at.i1 - at.i0, tiles);
     PackMicroPanels(
-        StartOfA(job_, block), job_.a, at.klen, first,
-        std::min(tiles, first + job_.pieces.a_panels), [&](int64_t q) { return rows.begin(q); },
-        A(at));
+        from, a, at.klen, first, std::min(tiles, first + job_.pieces.a_panels),
+        [&](int64_t q) { return rows.begin(q); }, A(at));
   }
   void PackPieceOfB(const PackedStep& at, int64_t piece) const {
     const MatrixView& b = job_.b;
@@ -285,12 +275,14 @@ class PackedOperands {
     PackB(b, from, depth, b_panels_, first, std::min(b_panels_.count(), first + all.b_panels),
           job_.shared + at.batch * phase_.depth * phase_.width + at.p * phase_.width + skipped);
   }
+  // Pieces that a step reads; none of an operand that is not packed in a run.
   int64_t FirstOfB(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;
     return (at.batch * all.blocks + at.block) * all.b_pieces + at.s0 / all.b_panels * all.b_parts;
   }
   int64_t EndOfB(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;
+    if (all.b_pieces == 0) return FirstOfB(at);
     return FirstOfB(at) + ((at.s1 - 1) / all.b_panels - at.s0 / all.b_panels + 1) * all.b_parts;
   }
   int64_t FirstOfA(const PackedStep& at) const {
@@ -298,6 +290,7 @@ class PackedOperands {
     const int64_t rows = (at.batch * all.row_parts + at.row_part) * all.a_blocks + at.a_block;
     return all.of_b() + (rows * all.blocks + at.block) * all.a_pieces;
   }
+  int64_t EndOfA(const PackedStep& at) const { return FirstOfA(at) + job_.pieces.a_pieces; }
 
   const Job& job_;
   const Phase& phase_;

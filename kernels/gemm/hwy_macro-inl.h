@@ -59,12 +59,6 @@ struct MicroPanelRange {
   int64_t j0, s0, s1;
 };
 
-// The first of a's values in a block.
-inline const float* StartOfA(const Job& job, const Block& block) {
-  return job.a.f32() + block.batch * job.a.batch_stride + block.p * job.a.inner +
-         block.i0 * job.a.outer;
-}
-
 // Rows of a micro-tile of `width` columns where a is read in place.
 inline int64_t MicroTileRows(int64_t mr, int64_t width) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
@@ -152,7 +146,7 @@ class MacroKernel {
     const int64_t next_floats = block_.next_block[0].floats + block_.next_block[1].floats;
     const bool one = next_floats <= 16 * tiles_ * (range_.s1 - range_.s0) * block_.klen;
     if (!one) next_step_ = 3 * 16;
-    t_.a = StartOfA(job_, block_);
+    t_.a = a.f32() + block_.batch * a.batch_stride + block_.p * a.inner + block_.i0 * a.outer;
     t_.a_outer = a.outer;
     t_.a_inner = a.inner;
     t_.ldb = b.inner;
