@@ -115,9 +115,8 @@ struct PackedPieces {
 
   std::int64_t phases = 1, batches = 1;  // batches: of a phase
   std::int64_t blocks = 0;               // of k in a phase
-  // b: so many B micro-panels in so many parts of a block of k a piece, so many pieces a block of
-  // k. None: b is packed beforehand.
-  std::int64_t b_panels = 1, b_parts = 1, b_pieces = 0;
+  // b: so many B micro-panels a piece, pieces a block of k. None: b is packed beforehand.
+  std::int64_t b_panels = 1, b_pieces = 0;
   // a: so many A micro-panels a piece, pieces a block of a, blocks of a a share of rows. None:
   // a is read in place.
   std::int64_t a_panels = 1, a_pieces = 0, a_blocks = 0, row_parts = 1;

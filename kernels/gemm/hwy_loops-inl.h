@@ -238,7 +238,7 @@ class PackedOperands {
   // Whether all that the step reads is packed by now.
   bool Pack(const PackedStep& at) const {
     const int64_t first_a = FirstOfA(at), first_b = FirstOfB(at);
-    const int64_t skipped = at.s0 / job_.pieces.b_panels * job_.pieces.b_parts;
+    const int64_t skipped = at.s0 / job_.pieces.b_panels;
     const bool all_of_a = packing_.begin(first_a, EndOfA(at), thread_, [&](int64_t piece) {
       const PhaseTimer timer(RunPhase::pack);
       PackPieceOfA(at, piece - first_a);
@@ -261,29 +261,22 @@ class PackedOperands {
   }
   void PackPieceOfB(const PackedStep& at, int64_t piece) const {
     const MatrixView& b = job_.b;
-    const PackedPieces& all = job_.pieces;
-    const int64_t part = take_digit(piece, all.b_parts), first = piece * all.b_panels;
-    // Of a micro-panel's [klen][width] the rows from q on, where there are parts: whole lines of a
-    // transposed b.
-    const int64_t lines = (at.klen + 15) / 16;
-    const int64_t q = std::min(at.klen, 16 * share(lines, all.b_parts, part));
-    const int64_t depth = std::min(at.klen, 16 * share(lines, all.b_parts, part + 1)) - q;
-    if (depth == 0) return;
-    const int64_t skipped = (at.klen - depth) * b_panels_.begin(first) + q * b_panels_.width(first);
+    const int64_t first = piece * job_.pieces.b_panels;
     const float* from = b.f32() + (phase_.batch0 + at.batch) * b.batch_stride +
-                        (phase_.p0 + at.p + q) * b.inner + phase_.j0 * b.outer;
-    PackB(b, from, depth, b_panels_, first, std::min(b_panels_.count(), first + all.b_panels),
-          job_.shared + at.batch * phase_.depth * phase_.width + at.p * phase_.width + skipped);
+                        (phase_.p0 + at.p) * b.inner + phase_.j0 * b.outer;
+    PackB(b, from, at.klen, b_panels_, first,
+          std::min(b_panels_.count(), first + job_.pieces.b_panels),
+          job_.shared + (at.batch * phase_.depth + at.p) * phase_.width);
   }
   // Pieces that a step reads; none of an operand that is not packed in a run.
   int64_t FirstOfB(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;
-    return (at.batch * all.blocks + at.block) * all.b_pieces + at.s0 / all.b_panels * all.b_parts;
+    return (at.batch * all.blocks + at.block) * all.b_pieces + at.s0 / all.b_panels;
   }
   int64_t EndOfB(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;
     if (all.b_pieces == 0) return FirstOfB(at);
-    return FirstOfB(at) + ((at.s1 - 1) / all.b_panels - at.s0 / all.b_panels + 1) * all.b_parts;
+    return FirstOfB(at) + (at.s1 - 1) / all.b_panels - at.s0 / all.b_panels + 1;
   }
   int64_t FirstOfA(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;

@@ -297,9 +297,9 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
 }
 
 // A piece of b is up to four micro-panels, runs long enough for the hardware to follow, and less
-// where threads would go without, at last parts of one that are 64 deep. A piece of a is a few A
-// micro-panels, or, where a is contiguous across them, as many as are packed together. Both are
-// more where they are so small that states of pieces would take much memory beside them.
+// where threads would go without. A piece of a is a few A micro-panels, or, where a is contiguous
+// across them, as many as are packed together. Both are more where they are so small that states of
+// pieces would take much memory beside them.
 PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& tile)
     : phases(times(s.batch_parts, div_up(s.transposed ? g.m : g.n, s.nc), div_up(g.k, s.kb))),
       batches(div_up(g.batch, s.batch_parts)),
@@ -315,9 +315,7 @@ PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& ti
     const int64_t panels = div_up(std::min(s.nc, cols), s.nr);
     const int64_t all = times(batches, blocks, panels);
     b_panels = std::clamp<int64_t>(all / (2 * s.threads), 1, at_least(4, s.nr));
-    const int64_t groups = div_up(panels, b_panels);
-    b_parts = std::clamp<int64_t>(s.threads / times(batches, blocks, groups), 1, div_up(kc, 64));
-    b_pieces = groups * b_parts;
+    b_pieces = div_up(panels, b_panels);
   }
   if (s.pack_a) {
     const int64_t part = div_up(div_up(rows, tile.mr), s.m_parts) * tile.mr;
