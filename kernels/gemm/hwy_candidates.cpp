@@ -249,7 +249,6 @@ void Search::add_shares(Schedule s) {
                      .col_step = s.nr,
                      .most_cols = std::max<int64_t>(1, width / s.nr),
                      .threads = threads_,
-                     .small_squares = s.pack_a,  // nothing is packed twice
                      .runs = !packed};
   s.m_parts = s.n_parts = s.k_parts = 1;
   const auto needless = [&](double last) { return this->needless(s.kc, last); };
@@ -262,7 +261,7 @@ void Search::add_shares(Schedule s) {
     if (!packed) s.batch_parts = m * n * k == 1 ? grid.uncut_tasks() : g_.batch;
     s.fixed = false;
     const double seconds = add(s);
-    if (threads_ == 1 || s.pack_a || found_.needless(seconds - taken * last)) return;
+    if (threads_ == 1 || packed || found_.needless(seconds - taken * last)) return;
     s.fixed = true;
     add(s);
   };
@@ -308,15 +307,10 @@ void Search::add_packed(Schedule s) {
     if (kc < g_.k) kc = std::min(g_.k, round_up(kc, 16));
     s.kc = kc;
     cut_into_phases(s, rows, cols);
-    int64_t before = 0;
-    for (const int64_t bytes : {l2 / 4, l2 / 2}) {
-      s.mc = rows_of(bytes, kc, rows);
-      // Sums of c's transpose stay in L2 until they are transposed.
-      if (s.transposed) s.mc = std::min(s.mc, round_up(l2 / 4 / float_bytes / cols, tile_.mr));
-      if (std::exchange(before, s.mc) == s.mc) break;
-      add_shares(s);
-      if (s.pack_a) break;
-    }
+    s.mc = rows_of(l2 / 4, kc, rows);
+    // Sums of c's transpose stay in L2 until they are transposed.
+    if (s.transposed) s.mc = std::min(s.mc, round_up(l2 / 4 / float_bytes / cols, tile_.mr));
+    add_shares(s);
   }
 }
 
