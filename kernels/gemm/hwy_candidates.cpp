@@ -21,15 +21,6 @@ using cost::Ranking;
 using cost::real;
 using std::int64_t;
 
-// Schedules that differ only in blocks, loop order and shares (all other fields are set), and the
-// least seconds that any of them takes.
-struct Family {
-  Schedule schedule;
-  const Traits* traits;
-  Floor floor;
-  double least;
-};
-
 class Search {
  public:
   Search(const Gemm& g, const MicroTile& tile, const Environment& env, Ranking found)
@@ -49,10 +40,8 @@ class Search {
       threads_ = threads;
       traits_ = &traits(isa_, threads);
       const double peak = threads > 1 ? traits_->many.fma : traits_->one.fma;
-      if (!found_.hopeless(g_, threads, peak, *traits_)) list_families();
-      if (threads == 1) add_families();
+      if (!found_.hopeless(g_, threads, peak, *traits_)) add_families();
     }
-    add_families();
     return std::move(found_);
   }
 
@@ -64,25 +53,11 @@ class Search {
     if (!found_.needless(seconds) && !defect_of(s, g_, tile_)) found_.add(s, seconds);
     return seconds;
   }
-  void list(const Schedule& s) {
-    const Floor floor = predict_floor(s, g_, tile_, *traits_);
-    families_.push_back({s, traits_, floor, floor.before + floor.tasks / threads_});
-  }
-  void list_families();
-  // The most promising first, so that the others can be left out.
-  void add_families() {
-    std::stable_sort(families_.begin(), families_.end(),
-                     [](const Family& x, const Family& y) { return x.least < y.least; });
-    for (const Family& family : families_) {
-      if (found_.needless(family.least)) break;
-      threads_ = family.schedule.threads;
-      traits_ = family.traits;
-      floor_ = family.floor;
-      add_family(family.schedule);
-    }
-    families_.clear();
-  }
+  void add_families();
+  // Schedules that differ only in blocks, loop order and shares; all other fields are set.
   void add_family(const Schedule& s) {
+    floor_ = predict_floor(s, g_, tile_, *traits_);
+    if (found_.needless(floor_.before + floor_.tasks / threads_)) return;
     switch (s.path) {
       case Path::dot:
         return add_dot(s);
@@ -130,12 +105,11 @@ class Search {
   int threads_ = 1;
   const Traits* traits_ = nullptr;
   cost::Cuts cuts_;
-  std::vector<Family> families_;
   Floor floor_{};
   Ranking found_;
 };
 
-void Search::list_families() {
+void Search::add_families() {
   Schedule s;
   s.threads = threads_;
   for (const bool transposed : {false, true}) {
@@ -143,15 +117,15 @@ void Search::list_families() {
     s.transposed = transposed;
     s.mr = tile_.mr, s.nr = tile_.nr();
     s.path = Path::outer;
-    if (skinny <= 4 * most_outer_rows) list(s);
+    if (skinny <= 4 * most_outer_rows) add_family(s);
     s.path = Path::dot;
-    if (skinny <= 2 * dot_limit) list(s);
+    if (skinny <= 2 * dot_limit) add_family(s);
     s.path = Path::packed;
     s.pack_a = true;
-    if (!transposed) list(s);
+    if (!transposed) add_family(s);
     s.pack_a = false;
     s.mr = 2 * tile_.mr;
-    list(s);
+    add_family(s);
   }
   if (g_.prepack) return;
   s.path = Path::unpacked;
@@ -171,7 +145,7 @@ void Search::list_families() {
     s.nr = nr;
     for (const bool pack_b : {false, true}) {
       s.pack_b = pack_b;
-      list(s);
+      add_family(s);
     }
   }
 }
