@@ -57,7 +57,7 @@ class Search {
   // Schedules that differ only in blocks, loop order and shares; all other fields are set.
   void add_family(const Schedule& s) {
     floor_ = predict_floor(s, g_, tile_, *traits_);
-    if (found_.needless(floor_.before + floor_.tasks / threads_)) return;
+    if (needless(1.0 / threads_)) return;
     switch (s.path) {
       case Path::dot:
         return add_dot(s);
@@ -92,11 +92,8 @@ class Search {
   void cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const;
   void add_unpacked(Schedule s);
   void add_shares(Schedule s);
-  // Whether so deep blocks need not be tried where so much of all tasks passes until they are done.
-  bool needless(int64_t kc, double last) const {
-    const double tasks = floor_.tasks + real(div_up(g_.k, kc) - 1) * floor_.of_block;
-    return found_.needless(floor_.before + tasks * last);
-  }
+  // Whether shares need not be tried where so much of all tasks passes until they are done.
+  bool needless(double last) const { return found_.needless(floor_.before + floor_.tasks * last); }
 
   const Gemm& g_;
   const MicroTile& tile_;
@@ -225,7 +222,6 @@ void Search::add_shares(Schedule s) {
                      .threads = threads_,
                      .runs = !packed};
   s.m_parts = s.n_parts = s.k_parts = 1;
-  const auto needless = [&](double last) { return this->needless(s.kc, last); };
   // What static scheduling saves at most: lines of c that another core wrote last time.
   const double c_bytes = real(float_bytes * g_.batch * g_.m * g_.n);
   const double taken =

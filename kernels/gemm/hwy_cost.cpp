@@ -354,19 +354,14 @@ Floor Model::floor() const {
     const double long_bytes = 4 * batches * k * (s_.transposed ? m : n);
     const double sums = s_.path == Path::dot ? sum_ops : 0;
     return {begin(),
-            std::max(ops(batches * m * n * (k / lanes_ + sums)), read(long_bytes, source_)), 0};
+            std::max(ops(batches * m * n * (k / lanes_ + sums)), read(long_bytes, source_))};
   }
-  const auto product_of = [&](double blocks) {
-    Share sh{};
-    sh.m = m, sh.n = n, sh.k = k, sh.blocks_k = blocks;
-    return micro_kernels(sh, !packed && !s_.pack_b);
-  };
-  const double whole = product_of(1);
-  double product = whole;
+  Share sh{};
+  sh.m = m, sh.n = n, sh.k = k, sh.blocks_k = 1;
+  double product = micro_kernels(sh, !packed && !s_.pack_b);
   if (s_.pack_b) product += copy(k, n, real(s_.nr), g_.trans_b, in_l2);
   if (swapped_) product += transposed(m, n);
-  return {begin() + (packed ? around_packing() + packing_of_b(s_.threads) : 0), batches * product,
-          batches * (product_of(2) - whole)};
+  return {begin() + (packed ? around_packing() + packing_of_b(s_.threads) : 0), batches * product};
 }
 
 double Model::blocked() const {

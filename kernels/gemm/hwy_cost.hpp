@@ -31,11 +31,10 @@ inline bool shorter_than_page(const Gemm& g) { return float_bytes * g.k < 4096; 
 double predict(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
                const Traits& traits);
 
-// What a schedule takes at least, whatever its blocks and shares:
-// shares: seconds before tasks begin, and what one thread takes for all tasks, more for each
-// further block of k.
+// What a schedule takes at least, whatever its blocks and shares: seconds before tasks begin, and
+// what one thread takes for all tasks.
 struct Floor {
-  double before, tasks, of_block;
+  double before, tasks;
 };
 Floor predict_floor(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
                     const Traits& traits);
