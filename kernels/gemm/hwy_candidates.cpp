@@ -148,7 +148,7 @@ void Search::add_families() {
 }
 
 void Search::add_dot(Schedule s) {
-  const int64_t skinny = s.transposed ? g_.n : g_.m, other = s.transposed ? g_.m : g_.n;
+  const int64_t skinny = formed(s, g_).m, other = formed(s, g_).n;
   s.nr = tile_.lanes;
   const int64_t l1 = traits_->l1_bytes, l2 = traits_->l2_bytes;
   for (const bool pack : {false, true}) {
@@ -185,7 +185,7 @@ void Search::add_dot(Schedule s) {
 }
 
 void Search::add_outer(Schedule s) {
-  const int64_t skinny = s.transposed ? g_.n : g_.m, other = s.transposed ? g_.m : g_.n;
+  const int64_t skinny = formed(s, g_).m, other = formed(s, g_).n;
   s.kc = 64;  // of micro-tiles, as deep as c's stores are seldom
   for (const bool order : {false, true}) {
     s.order = order;
@@ -205,11 +205,11 @@ void Search::add_outer(Schedule s) {
 
 // How the output, k and batches are cut into tasks: rows and columns, or parts of k.
 void Search::add_shares(Schedule s) {
-  const bool packed = s.path == Path::packed, swapped = packed && s.transposed;
-  const int64_t rows = swapped ? g_.n : g_.m, cols = swapped ? g_.m : g_.n;
+  const bool packed = s.path == Path::packed;
+  const int64_t rows = formed(s, g_).m, cols = formed(s, g_).n;
   // Rows of a transposed c are columns: threads that share lines of c take them from each other.
   const int64_t tiles =
-      swapped && threads_ > 1 ? std::max<int64_t>(1, rows / 32) : div_up(rows, tile_.mr);
+      s.transposed && threads_ > 1 ? std::max<int64_t>(1, rows / 32) : div_up(rows, tile_.mr);
   const int64_t width = packed ? std::min(s.nc, cols) : cols;
   const int64_t batches = packed ? div_up(g_.batch, s.batch_parts) : g_.batch;
   const Grid grid = {.batches = batches,
@@ -268,7 +268,7 @@ void Search::add_unpacked(Schedule s) {
 }
 
 void Search::add_packed(Schedule s) {
-  const int64_t rows = s.transposed ? g_.n : g_.m, cols = s.transposed ? g_.m : g_.n;
+  const int64_t rows = formed(s, g_).m, cols = formed(s, g_).n;
   const int64_t l2 = l2_of_thread();
   // All of k where the micro-panels of a skinny n stay in L2: then rows are read from end to end.
   const int64_t deepest = float_bytes * g_.k * cols <= l2 / 2 ? g_.k : 512;

@@ -296,8 +296,8 @@ inline int64_t PackedRow(const Job& job) {  // floats of a packed row
 struct RowBlock {
   int64_t begin, end, last;  // `last`: the end of all blocks
 };
-inline const float* RowsAhead(const Job& job, const MatrixView& longer, const float* data,
-                              int64_t w, int64_t p, int64_t rows, const RowBlock& block) {
+inline const float* RowsAhead(const Job& job, const float* data, int64_t w, int64_t p, int64_t rows,
+                              const RowBlock& block) {
   constexpr int64_t bytes = 16 << 10;  // 250 lines, which memory delivers in 400 ns
   int64_t next = w + std::max(rows, round_up(bytes / float_bytes / job.kc, rows));
   if (next >= block.end && p + job.kc < job.g.k) {
@@ -305,20 +305,19 @@ inline const float* RowsAhead(const Job& job, const MatrixView& longer, const fl
   } else if (next >= block.end) {
     p = 0;
   }
-  return next + rows <= block.last ? data + next * longer.outer + p : data;
+  return next + rows <= block.last ? data + next * job.b.outer + p : data;
 }
 
 // Rows [begin,end) of the long operand, job.kc deep at a time: each of its rows is read once, in
 // runs of kc floats. The skinny operand's block stays in L2 or, packed, in L1: then blocks of rows
 // keep their sums as vectors in scratch.
-inline void DotTask(const Job& job, const MatrixView& skinny, const MatrixView& longer,
-                    int64_t skinny_count, int64_t batch, int64_t begin, int64_t end,
-                    float* scratch) {
+inline void DotTask(const Job& job, int64_t batch, int64_t begin, int64_t end, float* scratch) {
+  const MatrixView &skinny = job.a, &longer = job.b;
   const Gemm& g = job.g;
   const bool packed = job.pack_a;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  const int64_t groups = pieces(skinny_count, DotSkinny(packed));
-  const Shares members(skinny_count, groups);
+  const int64_t groups = pieces(job.rows, DotSkinny(packed));
+  const Shares members(job.rows, groups);
   const int64_t most = DotLong(packed, static_cast<int>(members.size(0)));
   const int64_t long_tile = packed ? most : std::min(most, job.mr);
   // Blocks of the same size, so that few rows are left that are neighbours.
@@ -341,10 +340,10 @@ inline void DotTask(const Job& job, const MatrixView& skinny, const MatrixView& 
       const float* skinny_data = skinny.f32() + batch * skinny.batch_stride + p * skinny.inner;
       t.skinny_ld = skinny.outer;
       if (packed) {
-        skinny_data = job.shared + batch * skinny_count * PackedRow(job);
+        skinny_data = job.shared + batch * job.rows * PackedRow(job);
       } else if (skinny.inner != 1) {
-        const PhaseTimer timer(log_beside(skinny_count * t.k * (end - begin)), RunPhase::pack);
-        PackAlongK(skinny_data, skinny, skinny_count, t.k, scratch, t.k);
+        const PhaseTimer timer(log_beside(job.rows * t.k * (end - begin)), RunPhase::pack);
+        PackAlongK(skinny_data, skinny, job.rows, t.k, scratch, t.k);
         skinny_data = scratch;
         t.skinny_ld = t.k;
       }
@@ -355,7 +354,7 @@ inline void DotTask(const Job& job, const MatrixView& skinny, const MatrixView& 
         t.long_ld = tile.apart * longer.outer;
         t.c_long = tile.apart * (job.transposed ? job.c.ld : 1);
         const float* const ahead =
-            packed ? RowsAhead(job, longer, data, w, p, long_tile, {block, block_end, end}) : data;
+            packed ? RowsAhead(job, data, w, p, long_tile, {block, block_end, end}) : data;
         for (int64_t group = 0; group < groups; ++group) {
           const int64_t f = members.begin(group), of_group = members.size(group);
           const int64_t row = job.transposed ? w : f, col = job.transposed ? f : w;
@@ -369,43 +368,36 @@ inline void DotTask(const Job& job, const MatrixView& skinny, const MatrixView& 
           // Each group prefetches its share of the next rows: evenly, as the first alone would
           // wait.
           t.prefetch = ahead + (group > 0 ? t.k * group / groups : 0);
-          t.sums = scratch + (i * long_tile * skinny_count + f * count) * lanes;
+          t.sums = scratch + (i * long_tile * job.rows + f * count) * lanes;
           dot_for(of_group, count)(t);
         }
       }
     }
     // The sums are few, and still in L1 or L2.
-    if (job.transposed) {
-      job.finish({batch, block, 0, block_end - block, skinny_count});
-    } else {
-      job.finish({batch, 0, block, skinny_count, block_end - block});
-    }
+    job.finish_formed({batch, 0, block, job.rows, block_end - block});
   }
 }
 
 inline void RunDot(const Job& job) {
-  const int64_t skinny_count = job.transposed ? job.g.n : job.g.m;
-  const int64_t long_count = job.transposed ? job.g.m : job.g.n;
-  const MatrixView& skinny = job.transposed ? job.b : job.a;
-  const MatrixView& longer = job.transposed ? job.a : job.b;
-  const int64_t parts = (long_count + job.nc - 1) / job.nc;
+  const int64_t parts = div_up(job.cols, job.nc);
   const auto task = [&](int64_t number, int thread) {
     const int64_t begin = number % parts * job.nc;
-    DotTask(job, skinny, longer, skinny_count, number / parts, begin,
-            std::min(long_count, begin + job.nc), job.scratch + thread * job.scratch_floats);
+    DotTask(job, number / parts, begin, std::min(job.cols, begin + job.nc),
+            job.scratch + thread * job.scratch_floats);
   };
   if (!job.pack_a) return run_tasks(job, job.g.batch * parts, task);
-  const int64_t k_parts = (job.g.k + job.kc - 1) / job.kc, groups = pieces(skinny_count, dot_limit);
+  const int64_t k_parts = div_up(job.g.k, job.kc), groups = pieces(job.rows, dot_limit);
+  const MatrixView& skinny = job.a;
   parallel_for(job.pool, job.threads, job.g.batch * k_parts, [&](int64_t piece, int) {
-    const PhaseTimer timer(log_beside(skinny_count * job.kc * long_count), RunPhase::pack);
+    const PhaseTimer timer(log_beside(job.rows * job.kc * job.cols), RunPhase::pack);
     const int64_t batch = piece / k_parts, p = piece % k_parts * job.kc;
-    const Shares members(skinny_count, groups);
+    const Shares members(job.rows, groups);
     for (int64_t group = 0; group < groups; ++group) {
       const int64_t f = members.begin(group), count = members.size(group);
       PackSkinny(skinny,
                  skinny.f32() + batch * skinny.batch_stride + f * skinny.outer + p * skinny.inner,
                  count, std::min(job.kc, job.g.k - p),
-                 job.shared + (batch * skinny_count + f) * PackedRow(job) + p * count);
+                 job.shared + (batch * job.rows + f) * PackedRow(job) + p * count);
     }
   });
   parallel_for_static(job.pool, job.threads, job.g.batch * parts, task);

@@ -90,15 +90,15 @@ class FloatProduct final : public Product {
     if (job_.path == Path::scale) return;
     const Gemm& g = job_.g;
     job_.pool = env.pool;
-    const bool swapped = job_.path == Path::packed && job_.transposed;
-    job_.rows = swapped ? g.n : g.m;
-    job_.cols = swapped ? g.m : g.n;
+    const Gemm product = formed(job_, g);
+    job_.rows = product.m;
+    job_.cols = product.n;
     if (job_.path == Path::unpacked) {
       job_.b_panels = MicroPanels(job_.cols, job_.nr, tile_.lanes);
     }
     if (job_.path == Path::packed) {
       job_.batch_group = div_up(g.batch, job_.batch_parts);
-      job_.pieces = PackedPieces(job_, g, tile_);
+      job_.pieces = PackedPieces(job_, product, tile_);
       packing_ = SharedPieces(job_.pieces.of_phase(), job_.threads, job_.pieces.phases);
       job_.packing = &packing_;
     }
@@ -116,8 +116,8 @@ class FloatProduct final : public Product {
       return;
     }
     job_.a = operands.a;
-    if (!job_.g.prepack) job_.b = operands.b;
-    if (column_ != (job_.path == Path::packed && job_.transposed)) std::swap(job_.a, job_.b);
+    job_.b = job_.g.prepack ? packed_rows_ : operands.b;
+    if (column_ != job_.transposed) std::swap(job_.a, job_.b);
     job_.epilogue = store.has_epilogue ? store.apply : nullptr;
     job_.epilogue_job = store.epilogue;
     if (column_) job_.epilogue_job.bias_step = 0;
@@ -163,7 +163,7 @@ class FloatProduct final : public Product {
     std::fill_n(packed_.f32() + packed_bytes_ / sizeof(float), tile_.lanes, 0.0f);
     ROOFLANE_HWY_FUNCTION(Pack, target_)(job_, b, packed_.f32());
     if (job_.transposed) {  // dot; the packed path takes no prepacked b transposed
-      job_.b = {packed_.f32(), g.n * g.k, g.k, 1};
+      packed_rows_ = {packed_.f32(), g.n * g.k, g.k, 1};
     } else {
       job_.prepacked = packed_.f32();
     }
@@ -178,6 +178,7 @@ class FloatProduct final : public Product {
   Job job_;
   SharedPieces packing_;
   Buffer workspace_, packed_;
+  MatrixView packed_rows_;  // b of prepack=1 where it is the skinny operand
   std::size_t packed_bytes_ = 0;
   // Where that column of c, or one that is added to it, has gaps: computes it as a column.
   std::unique_ptr<FloatProduct> with_gaps_;

@@ -111,6 +111,7 @@ inline constexpr std::int64_t micro_panels_at_once = 16;
 // packed: operands are packed piece by piece, each once a phase, by the thread that first needs it.
 struct PackedPieces {
   PackedPieces() = default;
+  // Of the product formed.
   PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& tile);
 
   std::int64_t phases = 1, batches = 1;  // batches: of a phase
@@ -131,7 +132,7 @@ struct Job : Schedule {
   explicit Job(const Gemm& gemm) : g(gemm), epilogue_job(gemm) {}
 
   Gemm g;  // as as_row() leaves it
-  // unpacked, packed: of the product formed. packed, transposed: a and b below have changed places.
+  // Of the product formed. Where that is c's transpose, a and b below have changed places.
   std::int64_t rows = 0, cols = 0;
   MicroPanels b_panels;          // unpacked: of its columns
   std::int64_t batch_group = 1;  // packed: batches whose b is packed at a time
@@ -154,6 +155,10 @@ struct Job : Schedule {
   // What follows where the sums of this part of c are complete.
   void finish(const Rectangle& at) const {
     if (epilogue != nullptr) epilogue(epilogue_job, at);
+  }
+  // The same of a part of the product formed, which may be c's transpose.
+  void finish_formed(const Rectangle& at) const {
+    finish(transposed ? Rectangle{at.batch, at.col, at.row, at.cols, at.rows} : at);
   }
   EpilogueJob epilogue_job;  // behind what every run reads
 };

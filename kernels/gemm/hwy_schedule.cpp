@@ -103,7 +103,7 @@ std::optional<std::string> defect_of_skinny(const Schedule& s, const Gemm& g,
                        s.path == Path::dot ? "along" : "across",
                        g.prepack && !s.transposed ? " and not packed beforehand" : "");
   }
-  const int64_t skinny = s.transposed ? g.n : g.m;
+  const int64_t skinny = formed(s, g).m;
   if (s.path == Path::dot) {
     if (s.pack_a && (skinny < 2 || skinny > 2 * dot_limit)) {
       return fmt::format("pack_a=1 of dot products needs 2 to {} rows in the skinny operand",
@@ -132,8 +132,7 @@ std::optional<std::string> defect_of_blocks(const Schedule& s, const Gemm& g,
   if (!unpacked) {
     if (s.pack_b || s.k_parts > 1) return "path=4 has no pack_b and no k_parts";
     if (s.transposed && g.prepack) return "a b packed beforehand cannot be transposed";
-    const int64_t cols = s.transposed ? g.m : g.n;
-    if (g.prepack && (s.nc < cols || s.kb < g.k)) {
+    if (g.prepack && (s.nc < g.n || s.kb < g.k)) {
       return "a b packed beforehand is one piece: nc of all columns, kb of all k";
     }
     return std::nullopt;
@@ -190,8 +189,7 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
   }
   if (blocks) s.order = unread.order;
   s.share_a = unread.share_a;
-  const bool swapped = s.path != Path::unpacked && s.transposed;
-  const int64_t rows = swapped ? g.n : g.m, cols = swapped ? g.m : g.n;
+  const int64_t rows = formed(s, g).m, cols = formed(s, g).n;
   if (s.path != Path::scale) s.kc = std::min(s.kc, std::max<int64_t>(g.k, 1));
   switch (s.path) {
     case Path::scale:
@@ -246,11 +244,10 @@ double Workspace::bytes(int threads) const {
          static_cast<double>(SharedPieces::bytes_of_piece) * static_cast<double>(pieces);
 }
 
-Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) {
+Workspace workspace_of(const Schedule& s, const Gemm& problem, const MicroTile& tile) {
   Workspace w;
-  const int64_t skinny = s.transposed ? g.n : g.m;
-  const int64_t rows = s.path == Path::packed && s.transposed ? g.n : g.m;
-  const int64_t cols = s.path == Path::packed && s.transposed ? g.m : g.n;
+  const Gemm g = formed(s, problem);
+  const int64_t rows = g.m, cols = g.n;
   const int64_t kc = std::min(s.kc, g.k);
   switch (s.path) {
     case Path::scale:
@@ -258,17 +255,16 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
       break;
     case Path::dot: {
       if (s.pack_a) {
-        w.shared = times(g.batch, skinny, round_up(g.k, tile.lanes));
-        w.of_thread = times(packed_dot_block, skinny, tile.lanes);
+        w.shared = times(g.batch, rows, round_up(g.k, tile.lanes));
+        w.of_thread = times(packed_dot_block, rows, tile.lanes);
         break;
       }
-      const bool gathers = s.transposed ? !g.trans_b && !g.prepack : g.trans_a;
-      w.of_thread = gathers ? times(skinny, kc) : 0;
+      w.of_thread = g.trans_a && !g.prepack ? times(rows, kc) : 0;
       break;
     }
     case Path::outer:
       if (outer_in_place(s, g)) break;
-      w.of_thread = s.order ? outer_floats(skinny) : times(skinny, outer_ld(s));
+      w.of_thread = s.order ? outer_floats(rows) : times(rows, outer_ld(s));
       break;
     case Path::unpacked:
       // A micro-kernel loads whole vectors of b, also in the last micro-panel.
@@ -301,10 +297,9 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
 // across them, as many as are packed together. Both are more where they are so small that states of
 // pieces would take much memory beside them.
 PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& tile)
-    : phases(times(s.batch_parts, div_up(s.transposed ? g.m : g.n, s.nc), div_up(g.k, s.kb))),
+    : phases(times(s.batch_parts, div_up(g.n, s.nc), div_up(g.k, s.kb))),
       batches(div_up(g.batch, s.batch_parts)),
       row_parts(s.m_parts) {
-  const int64_t rows = s.transposed ? g.n : g.m, cols = s.transposed ? g.m : g.n;
   const int64_t kc = std::min(s.kc, g.k);
   constexpr int64_t least_floats = 1024;
   const auto at_least = [&](int64_t panels, int64_t width) {
@@ -312,16 +307,15 @@ PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& ti
   };
   blocks = div_up(std::min(s.kb, g.k), s.kc);
   if (!g.prepack) {
-    const int64_t panels = div_up(std::min(s.nc, cols), s.nr);
+    const int64_t panels = div_up(std::min(s.nc, g.n), s.nr);
     const int64_t all = times(batches, blocks, panels);
     b_panels = std::clamp<int64_t>(all / (2 * s.threads), 1, at_least(4, s.nr));
     b_pieces = div_up(panels, b_panels);
   }
   if (s.pack_a) {
-    const int64_t part = div_up(div_up(rows, tile.mr), s.m_parts) * tile.mr;
+    const int64_t part = div_up(div_up(g.m, tile.mr), s.m_parts) * tile.mr;
     const int64_t panels = div_up(std::min(part, s.mc), tile.mr);
-    const bool along_k = s.transposed ? g.trans_b : !g.trans_a;
-    a_panels = at_least(along_k ? 4 : micro_panels_at_once, tile.mr);
+    a_panels = at_least(g.trans_a ? micro_panels_at_once : 4, tile.mr);
     a_pieces = div_up(panels, a_panels);
     a_blocks = div_up(part, s.mc);
   }

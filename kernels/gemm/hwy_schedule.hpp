@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/variant.hpp"
 #include "kernels/gemm/gemm.hpp"
@@ -39,7 +40,7 @@ struct MicroTile {
 struct Schedule {
   Path path = Path::scale;
   UnitKind unit = UnitKind::fma;  // what multiplies
-  // The product formed is c's transpose, op(b)ᵀ·op(a)ᵀ: rows below are c's columns. dot, outer: b
+  // The product formed is c's transpose: rows below are c's columns. dot, outer: b
   // is the operand with the skinny dimension.
   bool transposed = false;
   int threads = 1;
@@ -62,6 +63,17 @@ struct Schedule {
 
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
+
+// cᵀ = op(b)ᵀ · op(a)ᵀ.
+inline Gemm transpose_of(Gemm g) {
+  std::swap(g.m, g.n);
+  std::swap(g.trans_a, g.trans_b);
+  g.trans_a = !g.trans_a;
+  g.trans_b = !g.trans_b;
+  return g;
+}
+// The product that a schedule forms.
+inline Gemm formed(const Schedule& s, const Gemm& g) { return s.transposed ? transpose_of(g) : g; }
 
 inline constexpr std::int64_t float_bytes = sizeof(float);
 inline constexpr std::int64_t workspace_limit = std::int64_t{64} << 20;
