@@ -36,16 +36,6 @@ struct UnpackedShare {
   bool more;  // the next batch comes next
 };
 
-// What is prefetched meanwhile: the operands of the next batch, if `more` is true.
-inline void SetNextBatch(const Job& job, Block& block, bool more) {
-  const Gemm& g = job.g;
-  const MatrixView &a = job.a, &b = job.b;
-  block.next_block[0] = block.next_block[1] = {};
-  if (!more) return;
-  block.next_block[0] = {b.f32() + (block.batch + 1) * b.batch_stride, g.k * g.n};
-  block.next_block[1] = {a.f32() + (block.batch + 1) * a.batch_stride, g.m * g.k};
-}
-
 inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scratch) {
   const Gemm& g = job.g;
   const MicroPanels& b_panels = job.b_panels;
@@ -69,10 +59,10 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
       block.p = p;
       block.klen = std::min(job.kc, p1 - p);
       block.first = p == p0;
+      block.next_block[0] = block.next_block[1] = {};
       const MatrixView &a = job.a, &b = job.b;
       const int64_t next_p = p + job.kc;
       if (next_p < p1) {
-        block.next_block[0] = block.next_block[1] = {};
         const int64_t depth = std::min(job.kc, p1 - next_p);
         if (b.inner == g.n && s1 - s0 == b_panels.count()) {
           block.next_block[0] = {b.f32() + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
@@ -80,8 +70,9 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
         if (a.inner == g.m && block.i1 - i0 == g.m) {
           block.next_block[1] = {a.f32() + at.batch * a.batch_stride + next_p * g.m, depth * g.m};
         }
-      } else {
-        SetNextBatch(job, block, at.more);
+      } else if (at.more) {
+        block.next_block[0] = {b.f32() + (at.batch + 1) * b.batch_stride, g.k * g.n};
+        block.next_block[1] = {a.f32() + (at.batch + 1) * a.batch_stride, g.m * g.k};
       }
       for (int64_t s = s0; s < s1; s += group) {
         const MicroPanelRange range = {b_panels, 0, s, std::min(s1, s + group)};
@@ -104,6 +95,50 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
   }
 }
 
+// Products of one B micro-panel and up to eight micro-tiles of kMr rows: so small that all that
+// surrounds the micro-kernels counts.
+inline bool IsOneMicroPanel(const Job& job) {
+  return job.b_panels.count() == 1 && job.rows <= 8 * kMr && job.g.k <= job.kc &&
+         job.m_parts == 1 && job.k_parts == 1 && !job.pack_b;
+}
+
+inline void OneMicroPanel(const Job& job, int64_t first_batch, int64_t last_batch) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  const Gemm& g = job.g;
+  const MatrixView &a = job.a, &b = job.b;
+  const int64_t vectors = (job.cols + lanes - 1) / lanes;
+  const int64_t tiles = pieces(g.m, MicroTileRows(job.mr, job.cols));
+  const Shares rows(g.m, tiles);
+  MicroKernelArgs t;
+  t.a_outer = a.outer;
+  t.a_inner = a.inner;
+  t.ldb = b.inner;
+  t.k = g.k;
+  t.cols = g.n;
+  t.ldc = job.c.ld;
+  t.alpha = g.alpha;
+  t.prefetch_step = b.inner;
+  for (int64_t batch = first_batch; batch < last_batch; ++batch) {
+    const Start start = StartOf(job, true, batch, 0, 0);
+    t.a = a.f32() + batch * a.batch_stride;
+    t.b = b.f32() + batch * b.batch_stride;
+    t.prefetch = t.b + b.batch_stride;
+    t.c = job.c.row(batch, 0);
+    t.c0 = start.data;
+    t.ldc0 = start.ld;
+    t.beta = start.beta;
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t count = rows.size(tile);
+      MicroKernelFor<false, 1>(count, vectors)(t);
+      t.a += count * a.outer;
+      t.c += count * t.ldc;
+      if (t.beta != 0) t.c0 += count * t.ldc0;
+      t.prefetch += 16;
+    }
+    job.finish({batch, 0, 0, g.m, g.n});  // all of it is in L1
+  }
+}
+
 inline void UnpackedTask(const Job& job, int64_t task, float* scratch) {
   UnpackedShare at;
   at.k_part = take_digit(task, job.k_parts);
@@ -111,16 +146,7 @@ inline void UnpackedTask(const Job& job, int64_t task, float* scratch) {
   at.row_part = take_digit(task, job.m_parts);
   const Shares batches(job.g.batch, job.batch_parts);
   const int64_t end = batches.begin(task + 1);
-  if (job.m_parts * job.n_parts * job.k_parts == 1 && job.g.k <= job.kc && job.rows <= job.mc &&
-      !job.pack_b) {
-    // A single block: so small a product may be that all that surrounds it counts.
-    Block block = {.batch = batches.begin(task), .i1 = job.rows, .klen = job.g.k};
-    for (; block.batch < end; ++block.batch) {
-      SetNextBatch(job, block, block.batch + 1 < end);
-      MacroKernel(job, {job.b_panels, 0, 0, job.b_panels.count()}, block).Run();
-    }
-    return;
-  }
+  if (IsOneMicroPanel(job)) return OneMicroPanel(job, batches.begin(task), end);
   for (at.batch = batches.begin(task); at.batch < end; ++at.batch) {
     at.more = at.batch + 1 < end;
     UnpackedBlocks(job, at, scratch);
