@@ -381,14 +381,6 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int th
   }
 }
 
-// The tasks of a phase. Those of the next one are begun while nobody uses them: there are two of
-// these, and between a phase and the one after the next lie two barriers.
-struct PhaseTasks {
-  explicit PhaseTasks(const Job& job)
-      : chunks(job.fixed ? job.threads : 1, job.batch_group * job.m_parts * job.n_parts) {}
-  StaticChunks chunks;
-};
-
 // body(phase) for one after the other.
 template <class Body>
 void ForPhases(const Job& job, const Body& body) {
@@ -411,22 +403,6 @@ inline void PackedTask(const Job& job, const Phase& phase, int64_t task, int thr
   ComputeTask(job, phase, task, thread, job.scratch + thread * job.scratch_floats);
 }
 
-inline void PackedWorker(const Job& job, PhaseTasks (&tasks)[2], const Team& team) {
-  ForPhases(job, [&](const Phase& phase) HWY_ATTR {
-    StaticChunks& chunks = tasks[phase.number % 2].chunks;
-    if (phase.number > 0) {
-      // What the last phase packed is no longer read.
-      team.barrier();
-      if (team.thread == 0) tasks[(phase.number + 1) % 2].chunks.begin();
-    }
-    chunks.work(team.thread, [&](int64_t task) {
-      if (task < phase.batches * job.m_parts * job.n_parts) {
-        PackedTask(job, phase, task, team.thread);
-      }
-    });
-  });
-}
-
 inline void RunPacked(const Job& job) {
   job.packing->begin();
   // Small products would notice what threads share, a chunk of tasks for each of up to 64.
@@ -437,8 +413,25 @@ inline void RunPacked(const Job& job) {
     });
     return;
   }
-  PhaseTasks tasks[2] = {PhaseTasks(job), PhaseTasks(job)};
-  parallel_region(job.pool, job.threads, [&](const Team& team) { PackedWorker(job, tasks, team); });
+  // Tasks of the next phase are begun while nobody uses them: there are two of these, and between a
+  // phase and the one after the next lie two barriers.
+  const auto chunks_of_phase = [&] {
+    return StaticChunks(job.fixed ? job.threads : 1, job.batch_group * job.m_parts * job.n_parts);
+  };
+  StaticChunks chunks[2] = {chunks_of_phase(), chunks_of_phase()};
+  parallel_region(job.pool, job.threads, [&](const Team& team) {
+    ForPhases(job, [&](const Phase& phase) HWY_ATTR {
+      if (phase.number > 0) {
+        team.barrier();  // what the last phase packed is no longer read
+        if (team.thread == 0) chunks[(phase.number + 1) % 2].begin();
+      }
+      chunks[phase.number % 2].work(team.thread, [&](int64_t task) {
+        if (task < phase.batches * job.m_parts * job.n_parts) {
+          PackedTask(job, phase, task, team.thread);
+        }
+      });
+    });
+  });
 }
 
 }  // namespace HWY_NAMESPACE
