@@ -231,7 +231,7 @@ void Search::add_shares(Schedule s) {
     if (!packed) s.batch_parts = m * n * k == 1 ? grid.uncut_tasks() : g_.batch;
     s.fixed = false;
     const double seconds = add(s);
-    if (threads_ == 1 || packed || found_.needless(seconds - taken * last)) return;
+    if (threads_ == 1 || s.pack_a || found_.needless(seconds - taken * last)) return;
     s.fixed = true;
     add(s);
   };
