@@ -150,7 +150,7 @@ TEST_CASE("whatever schedule is legal is right") {
         Tuning changed = tuning;
         const char* const name =
             one_of(random, {"mr", "nr", "mc", "kc", "nc", "kb", "pack_a", "pack_b", "order",
-                            "static", "stream", "m_parts", "n_parts", "k_parts", "batch_parts"});
+                            "static", "m_parts", "n_parts", "k_parts", "batch_parts"});
         if (!changed.find(name)) continue;
         changed.set(name, one_of(random, {0, 1, 2, 3, 4, 7, 8, 16, 20, 32, 48, 100}));
         const auto tunable =

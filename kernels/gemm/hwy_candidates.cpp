@@ -21,15 +21,6 @@ using cost::Ranking;
 using cost::real;
 using std::int64_t;
 
-// Schedules that differ only in blocks, loop order and shares (all other fields are set), and the
-// least seconds that any of them takes.
-struct Family {
-  Schedule schedule;
-  const Traits* traits;
-  Floor floor;
-  double least;
-};
-
 class Search {
  public:
   Search(const Gemm& g, const MicroTile& tile, const Environment& env, Ranking found)
@@ -49,10 +40,8 @@ class Search {
       threads_ = threads;
       traits_ = &traits(isa_, threads);
       const double peak = threads > 1 ? traits_->many.fma : traits_->one.fma;
-      if (!found_.hopeless(g_, threads, peak, *traits_)) list_families();
-      if (threads == 1) add_families();
+      if (!found_.hopeless(g_, threads, peak, *traits_)) add_families();
     }
-    add_families();
     return std::move(found_);
   }
 
@@ -64,25 +53,11 @@ class Search {
     if (!found_.needless(seconds) && !defect_of(s, g_, tile_)) found_.add(s, seconds);
     return seconds;
   }
-  void list(const Schedule& s) {
-    const Floor floor = predict_floor(s, g_, tile_, *traits_);
-    families_.push_back({s, traits_, floor, floor.before + floor.tasks / threads_});
-  }
-  void list_families();
-  // The most promising first, so that the others can be left out.
-  void add_families() {
-    std::stable_sort(families_.begin(), families_.end(),
-                     [](const Family& x, const Family& y) { return x.least < y.least; });
-    for (const Family& family : families_) {
-      if (found_.needless(family.least)) break;
-      threads_ = family.schedule.threads;
-      traits_ = family.traits;
-      floor_ = family.floor;
-      add_family(family.schedule);
-    }
-    families_.clear();
-  }
+  void add_families();
+  // Schedules that differ only in blocks, loop order and shares; all other fields are set.
   void add_family(const Schedule& s) {
+    floor_ = predict_floor(s, g_, tile_, *traits_);
+    if (needless(1.0 / threads_)) return;
     switch (s.path) {
       case Path::dot:
         return add_dot(s);
@@ -110,11 +85,6 @@ class Search {
   }
   // What a thread may fill of L2 with copies, less where very many share the limit on workspace.
   int64_t l2_of_thread() const { return std::min(traits_->l2_bytes, workspace_limit / threads_); }
-  // Non-temporal stores: of whole vectors, of a c that is stored once and fills much of L3.
-  bool may_stream(const Schedule& s) const {
-    return !s.transposed && s.kc >= g_.k && !g_.reads_c0() && !g_.has_epilogue() &&
-           g_.n % tile_.lanes == 0 && 4 * float_bytes * g_.batch * g_.m * g_.n >= traits_->l3_bytes;
-  }
 
   void add_dot(Schedule s);
   void add_outer(Schedule s);
@@ -122,17 +92,8 @@ class Search {
   void cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const;
   void add_unpacked(Schedule s);
   void add_shares(Schedule s);
-  // Whether so deep blocks need not be tried where so much of all tasks passes until they are done.
-  bool needless(int64_t kc, double last) const {
-    const double tasks = floor_.tasks + real(div_up(g_.k, kc) - 1) * floor_.of_block;
-    return found_.needless(floor_.before + tasks * last);
-  }
-  void add_with_stores(Schedule s) {
-    add_shares(s);
-    if (!may_stream(s)) return;
-    s.stream = true;
-    add_shares(s);
-  }
+  // Whether shares need not be tried where so much of all tasks passes until they are done.
+  bool needless(double last) const { return found_.needless(floor_.before + floor_.tasks * last); }
 
   const Gemm& g_;
   const MicroTile& tile_;
@@ -141,32 +102,27 @@ class Search {
   int threads_ = 1;
   const Traits* traits_ = nullptr;
   cost::Cuts cuts_;
-  std::vector<Family> families_;
   Floor floor_{};
   Ranking found_;
 };
 
-void Search::list_families() {
+void Search::add_families() {
   Schedule s;
   s.threads = threads_;
-  s.order = true;  // less surrounds the micro-kernel
   for (const bool transposed : {false, true}) {
     const int64_t skinny = transposed ? g_.n : g_.m;
     s.transposed = transposed;
     s.mr = tile_.mr, s.nr = tile_.nr();
-    s.pack_a = s.share_a = false;
     s.path = Path::outer;
-    if (skinny <= 4 * most_outer_rows) list(s);
+    if (skinny <= 4 * most_outer_rows) add_family(s);
     s.path = Path::dot;
-    if (skinny <= 2 * dot_limit) list(s);
+    if (skinny <= 2 * dot_limit) add_family(s);
     s.path = Path::packed;
     s.pack_a = true;
-    list(s);
-    s.share_a = true;
-    if (threads_ > 1 && !transposed) list(s);
-    s.pack_a = s.share_a = false;
+    if (!transposed) add_family(s);
+    s.pack_a = false;
     s.mr = 2 * tile_.mr;
-    list(s);
+    add_family(s);
   }
   if (g_.prepack) return;
   s.path = Path::unpacked;
@@ -186,13 +142,13 @@ void Search::list_families() {
     s.nr = nr;
     for (const bool pack_b : {false, true}) {
       s.pack_b = pack_b;
-      list(s);
+      add_family(s);
     }
   }
 }
 
 void Search::add_dot(Schedule s) {
-  const int64_t skinny = s.transposed ? g_.n : g_.m, other = s.transposed ? g_.m : g_.n;
+  const int64_t skinny = formed(s, g_).m, other = formed(s, g_).n;
   s.nr = tile_.lanes;
   const int64_t l1 = traits_->l1_bytes, l2 = traits_->l2_bytes;
   for (const bool pack : {false, true}) {
@@ -214,8 +170,8 @@ void Search::add_dot(Schedule s) {
         s.mr = rows;
         for (const bool other_order : {false, true}) {
           // Else both are predicted to take the same time.
-          if (other_order && !short_rows && found_.only_best()) break;
-          s.order = !pack && short_rows ? !other_order : other_order;
+          if (other_order && (pack || (!short_rows && found_.only_best()))) break;
+          s.order = short_rows != other_order;
           int64_t before = 0;
           for (const int64_t per_thread : {8, 2, 1}) {
             s.nc =
@@ -229,7 +185,7 @@ void Search::add_dot(Schedule s) {
 }
 
 void Search::add_outer(Schedule s) {
-  const int64_t skinny = s.transposed ? g_.n : g_.m, other = s.transposed ? g_.m : g_.n;
+  const int64_t skinny = formed(s, g_).m, other = formed(s, g_).n;
   s.kc = 64;  // of micro-tiles, as deep as c's stores are seldom
   for (const bool order : {false, true}) {
     s.order = order;
@@ -249,11 +205,11 @@ void Search::add_outer(Schedule s) {
 
 // How the output, k and batches are cut into tasks: rows and columns, or parts of k.
 void Search::add_shares(Schedule s) {
-  const bool packed = s.path == Path::packed, swapped = packed && s.transposed;
-  const int64_t rows = swapped ? g_.n : g_.m, cols = swapped ? g_.m : g_.n;
+  const bool packed = s.path == Path::packed;
+  const int64_t rows = formed(s, g_).m, cols = formed(s, g_).n;
   // Rows of a transposed c are columns: threads that share lines of c take them from each other.
   const int64_t tiles =
-      swapped && threads_ > 1 ? std::max<int64_t>(1, rows / 32) : div_up(rows, tile_.mr);
+      s.transposed && threads_ > 1 ? std::max<int64_t>(1, rows / 32) : div_up(rows, tile_.mr);
   const int64_t width = packed ? std::min(s.nc, cols) : cols;
   const int64_t batches = packed ? div_up(g_.batch, s.batch_parts) : g_.batch;
   const Grid grid = {.batches = batches,
@@ -264,10 +220,8 @@ void Search::add_shares(Schedule s) {
                      .col_step = s.nr,
                      .most_cols = std::max<int64_t>(1, width / s.nr),
                      .threads = threads_,
-                     .small_squares = s.share_a,  // nothing is packed twice
                      .runs = !packed};
   s.m_parts = s.n_parts = s.k_parts = 1;
-  const auto needless = [&](double last) { return this->needless(s.kc, last); };
   // What static scheduling saves at most: lines of c that another core wrote last time.
   const double c_bytes = real(float_bytes * g_.batch * g_.m * g_.n);
   const double taken =
@@ -277,7 +231,7 @@ void Search::add_shares(Schedule s) {
     if (!packed) s.batch_parts = m * n * k == 1 ? grid.uncut_tasks() : g_.batch;
     s.fixed = false;
     const double seconds = add(s);
-    if (threads_ == 1 || s.share_a || found_.needless(seconds - taken * last)) return;
+    if (threads_ == 1 || s.pack_a || found_.needless(seconds - taken * last)) return;
     s.fixed = true;
     add(s);
   };
@@ -286,14 +240,13 @@ void Search::add_shares(Schedule s) {
     add_cut(cut.m_parts, cut.n_parts, 1, cut.last);
   }
   if (threads_ == 1) {
-    // A block of c stays in L2 from one block of k to the next.
+    // A block of c stays in L2 from one block of k to the next, and b's from one row to the next.
     const int64_t c_block = float_bytes * std::min(s.mc, rows) * cols;
     const int64_t n_parts =
         std::clamp<int64_t>(div_up(c_block, traits_->l2_bytes / 4), 1, grid.most_cols);
     if (g_.k > s.kc && n_parts > 1 && !needless(1)) add_cut(1, n_parts, 1, 1);
-    return;
   }
-  if (packed) return;
+  if (threads_ == 1 || packed) return;
   const int64_t blocks = div_up(g_.k, s.kc);
   for (int64_t k = threads_; k > 1 && blocks > 1; k /= 2) {
     const int64_t m = std::min(div_up(threads_, k * batches), tiles), k_parts = std::min(k, blocks);
@@ -310,15 +263,12 @@ void Search::add_unpacked(Schedule s) {
     s.mc = rows_of(l2 / 4, kc, g_.m);
     s.nc = round_up(g_.n, s.nr);
     if (s.pack_b) s.nc = std::min(s.nc, round_up(l2 / 2 / float_bytes / kc, s.nr));
-    for (const bool order : {false, true}) {
-      s.order = order;
-      add_with_stores(s);
-    }
+    add_shares(s);
   }
 }
 
 void Search::add_packed(Schedule s) {
-  const int64_t rows = s.transposed ? g_.n : g_.m, cols = s.transposed ? g_.m : g_.n;
+  const int64_t rows = formed(s, g_).m, cols = formed(s, g_).n;
   const int64_t l2 = l2_of_thread();
   // All of k where the micro-panels of a skinny n stay in L2: then rows are read from end to end.
   const int64_t deepest = float_bytes * g_.k * cols <= l2 / 2 ? g_.k : 512;
@@ -327,34 +277,25 @@ void Search::add_packed(Schedule s) {
     if (kc < g_.k) kc = std::min(g_.k, round_up(kc, 16));
     s.kc = kc;
     cut_into_phases(s, rows, cols);
-    int64_t before = 0;
-    for (const int64_t bytes : {l2 / 4, l2 / 2}) {
-      s.mc = rows_of(bytes, kc, rows);
-      // Sums of c's transpose stay in L2 until they are transposed.
-      if (s.transposed) s.mc = std::min(s.mc, round_up(l2 / 4 / float_bytes / cols, tile_.mr));
-      if (std::exchange(before, s.mc) == s.mc) break;
-      s.order = false;
-      add_with_stores(s);
-      if (s.share_a) break;
-      s.order = true;
-      add_with_stores(s);
-    }
+    s.mc = rows_of(l2 / 4, kc, rows);
+    // Sums of c's transpose stay in L2 until they are transposed.
+    if (s.transposed) s.mc = std::min(s.mc, round_up(l2 / 4 / float_bytes / cols, tile_.mr));
+    add_shares(s);
   }
 }
 
 // Cuts the product into phases of nearly equal size. A phase packs as much of b, and of a where it
-// is shared, as half of L3 and the limit on workspace allow. k is cut rather than the columns,
+// is packed, as half of L3 and the limit on workspace allow. k is cut rather than the columns,
 // because a row should have some thousand columns.
 void Search::cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const {
   // Where all is shared, no thread needs scratch of its own.
-  const int64_t limit = workspace_limit - (s.share_a ? 1 << 20 : 16 << 20);
+  const int64_t limit = workspace_limit - (s.pack_a ? 1 << 20 : 16 << 20);
   const int64_t most =
-      (s.share_a ? limit : std::clamp<int64_t>(traits_->l3_bytes / 2, 2 << 20, limit)) /
-      float_bytes;
+      (s.pack_a ? limit : std::clamp<int64_t>(traits_->l3_bytes / 2, 2 << 20, limit)) / float_bytes;
   const auto part = [](int64_t total, int64_t size, int64_t unit) {
     return std::min(total, round_up(div_up(total, div_up(total, size)), unit));
   };
-  const int64_t all = round_up(cols, s.nr), shared_rows = s.share_a ? rows : 0;
+  const int64_t all = round_up(cols, s.nr), shared_rows = s.pack_a ? rows : 0;
   if (g_.prepack) {
     s.nc = all, s.kb = g_.k, s.batch_parts = 1;
     return;
@@ -369,15 +310,14 @@ void Search::cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const {
 }
 
 // Schedules that differ in blocks and shares only.
-std::array<int64_t, 8> kind_of(const Schedule& s) {
+std::array<int64_t, 7> kind_of(const Schedule& s) {
   return {static_cast<int64_t>(s.path),
           s.transposed,
           s.threads > 1,
           s.pack_a,
           s.pack_b,
           s.order,
-          s.fixed,
-          s.stream};
+          s.fixed};
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ constexpr double c_prefetch = 8;  // steps of k for each line of c that is prefe
 
 constexpr double page_bytes = 4096;
 
+// Predicts the product that a schedule forms.
 class Model : Costs {
  public:
   Model(const Schedule& s, const Gemm& g, const MicroTile& tile, const Traits& traits);
@@ -60,7 +61,7 @@ class Model : Costs {
   double packing_of_b(int64_t pieces) const;
   // Whether threads use what others packed in this run.
   bool packs_together() const {
-    return s_.path == Path::packed && s_.threads > 1 && (s_.share_a || !g_.prepack);
+    return s_.path == Path::packed && s_.threads > 1 && (s_.pack_a || !g_.prepack);
   }
   // Before they do they wait for each other, as at the end of a region.
   double around_packing() const {
@@ -73,13 +74,13 @@ class Model : Costs {
   double rows_of_outer_products(double skinny_rows, double cols, Times& t) const;
 
   const MicroTile& tile_;
-  const bool swapped_;  // the packed path forms c's transpose
+  const bool m_innermost_;  // a B micro-panel stays in L1
 };
 
 Model::Model(const Schedule& s, const Gemm& g, const MicroTile& tile, const Traits& traits)
     : Costs(s, g, real(tile.lanes), traits),
       tile_(tile),
-      swapped_(s.path == Path::packed && s.transposed) {
+      m_innermost_(s.pack_a || s.path == Path::outer) {
   source_ = beyond_l1(bytes_of_thread());
 }
 
@@ -94,7 +95,7 @@ double Model::bytes_of_thread() const {
   const double tasks = std::max(1.0, real(s_.m_parts * s_.n_parts) * real(g_.batch) / threads);
   const double cols = std::min(1.0, tasks / real(s_.n_parts));
   const double rows = std::max(1.0, tasks / real(s_.n_parts)) / real(s_.m_parts);
-  const double m_share = (swapped_ ? cols : rows) * m, n_share = (swapped_ ? rows : cols) * n;
+  const double m_share = rows * m, n_share = cols * n;
   return 4 * (m_share * k + k * n_share + m_share * n_share);
 }
 
@@ -144,7 +145,7 @@ double Model::step(double rows, double vectors, bool splits) const {
 // All micro-kernels of a share, c stored once for each block of k.
 double Model::micro_kernels(const Share& sh, bool b_in_place) const {
   const bool splits = b_in_place && g_.n % tile_.lanes != 0;
-  const bool adds = s_.path == Path::outer || (g_.reads_c0() && !swapped_);
+  const bool adds = s_.path == Path::outer || (g_.reads_c0() && !s_.transposed);
   double time = 0;
   const auto add = [&](int64_t b_panels, int64_t vectors) {
     if (b_panels <= 0) return;
@@ -152,7 +153,7 @@ double Model::micro_kernels(const Share& sh, bool b_in_place) const {
     const double tiles = std::ceil(sh.m / real(most)), rows = sh.m / tiles;
     const double accumulators = rows * real(vectors);
     const double stores =
-        sh.blocks_k * (accumulators * store_ops + tile_ops + (s_.order ? 0 : column_ops)) +
+        sh.blocks_k * (accumulators * store_ops + tile_ops + (m_innermost_ ? column_ops : 0)) +
         (sh.blocks_k - (adds ? 0 : 1)) * accumulators * load_ops;
     time += real(b_panels) * tiles * (sh.k * step(rows, real(vectors), splits) + ops(stores));
   };
@@ -182,35 +183,34 @@ void Model::add_operands(const Share& sh, Times& t) const {
   double b_l1 = l1_, b_l2 = l2_;
   if (in_place) {
     b_l1 *= usable(4096, g_.n, sh.nr);
-    b_l2 *= usable(l2_way, g_.n, s_.order ? sh.n : sh.nr);
+    b_l2 *= usable(l2_way, g_.n, sh.n);
     // Before the next micro-tile they evict each other: misses that nothing hides.
     if (b_panel > b_l1 && b_l1 < l1_) t.core += read(b_bytes * sh.panels_a, in_l2);
   }
   const double b_run = in_place ? run(sh.nr, g_.n, sh.kc) : endless;
-  const bool a_along_k = swapped_ ? g_.trans_b : !g_.trans_a;
+  const bool a_along_k = !g_.trans_a;
   const double a_run = s_.pack_a   ? endless
                        : a_along_k ? run(sh.kc, g_.k, sh.mr)
-                                   : run(sh.mr, swapped_ ? g_.n : g_.m, sh.kc);
-  const Level a_first = s_.share_a  ? std::max(in_l3, level(4 * real(g_.k) * sh.m))
-                        : s_.pack_a ? in_l2
-                                    : source_;
+                                   : run(sh.mr, g_.m, sh.kc);
+  const Level a_first =
+      s_.pack_a ? std::max(s_.threads > 1 ? in_l3 : in_l2, level(4 * real(g_.k) * sh.m)) : source_;
   // What threads pack together is mostly in another core's L2.
   const Level b_first = in_place    ? source_
                         : s_.pack_b ? in_l2
                                     : std::max(packs_together() && !g_.prepack ? in_l3 : in_l2,
                                                level(4 * sh.k * std::min(real(s_.nc), sh.n)));
-  const double b_times = s_.order ? 1 : sh.blocks_m;
+  const double b_times = m_innermost_ ? sh.blocks_m : 1;
   t.of(a_first) += read(a_bytes, a_first, a_run);
   t.of(b_first) += b_times * read(b_bytes, b_first, b_run);
   double a_l1 = l1_, a_l2 = l2_;
   if (!s_.pack_a && a_along_k) a_l2 *= usable(l2_way, g_.k, sh.kc);
   if (!s_.pack_a && !a_along_k) {
-    const int64_t row = swapped_ ? g_.n : g_.m;
-    a_l1 *= usable(4096, row, sh.mr);
-    a_l2 *= usable(l2_way, row, sh.mc);
+    a_l1 *= usable(4096, g_.m, sh.mr);
+    a_l2 *= usable(l2_way, g_.m, sh.mc);
   }
-  const Level a_again = level_of((s_.order ? a_panel : 4 * sh.mc * sh.kc) + b_panel, a_l1, a_l2);
-  const Level b_again = level_of((s_.order ? 4 * sh.kc * sh.n : b_panel) + a_panel, b_l1, b_l2);
+  const Level a_again =
+      level_of((m_innermost_ ? 4 * sh.mc * sh.kc : a_panel) + b_panel, a_l1, a_l2);
+  const Level b_again = level_of((m_innermost_ ? b_panel : 4 * sh.kc * sh.n) + a_panel, b_l1, b_l2);
   // Nothing prefetches rows in place a second time from beyond L2, nor from L2 those across a
   // micro-panel, which takes a part of their lines.
   const bool a_across = !s_.pack_a && !a_along_k;
@@ -236,21 +236,20 @@ void Model::add_pages(const Share& sh, Times& t) const {
     return rows * std::min(1 + 4 * width / page_bytes, 4 * real(row) / page_bytes);
   };
   const bool b_in_place = s_.path == Path::unpacked && !s_.pack_b;
-  const bool a_along_k = swapped_ ? g_.trans_b : !g_.trans_a;
+  const bool a_along_k = !g_.trans_a;
   const auto of_a = [&](double rows) {
-    if (s_.pack_a) return 0.0;
-    return a_along_k ? pages(rows, sh.kc, g_.k) : pages(sh.kc, rows, swapped_ ? g_.n : g_.m);
+    return a_along_k ? pages(rows, sh.kc, g_.k) : pages(sh.kc, rows, g_.m);
   };
   const auto of_c = [&](double rows, double cols) {
-    return swapped_ ? 0.0 : pages(rows, cols, g_.n);
+    return s_.transposed ? 0.0 : pages(rows, cols, g_.n);
   };
   const auto of_b = [&](double cols) { return b_in_place ? pages(sh.kc, cols, g_.n) : 0.0; };
-  const double at_once = s_.order ? of_a(sh.mr) + of_b(sh.n) + of_c(sh.mr, sh.n)
-                                  : of_a(sh.mc) + of_b(sh.nr) + of_c(sh.mc, sh.nr);
+  const double at_once =
+      m_innermost_ ? of_c(sh.mc, sh.nr) : of_a(sh.mr) + of_b(sh.n) + of_c(sh.mr, sh.n);
   const double missed = std::clamp(2 * at_once / traits_.pages - 1, 0.0, 1.0);
   if (missed == 0) return;
   const double times =
-      sh.blocks_k * sh.blocks_m * (s_.order ? sh.panels_a / sh.blocks_m : sh.panels_b);
+      sh.blocks_k * sh.blocks_m * (m_innermost_ ? sh.panels_b : sh.panels_a / sh.blocks_m);
   t.core += missed * at_once * times * traits_.page_walk;
 }
 
@@ -261,8 +260,7 @@ void Model::add_c(const Share& sh, Times& t) const {
   t.beyond_l2 += dirty(bytes);
   if (g_.reads_c0()) {
     t.of(source_) +=
-        read(bytes, source_,
-             run(s_.order ? sh.n : sh.nr, swapped_ ? g_.m : g_.n, s_.order ? sh.mr : sh.mc));
+        read(bytes, source_, run(m_innermost_ ? sh.nr : sh.n, g_.n, m_innermost_ ? sh.mc : sh.mr));
   }
   if (s_.path == Path::packed && s_.kb < g_.k) t.core += read(bytes, source_);  // the last phase's
   if (sh.blocks_k <= 1) return;
@@ -311,10 +309,7 @@ double Model::task(const Share& sh) const {
     const bool once = s_.kc >= g_.k && real(s_.nc) >= sh.n;
     time += (once ? 1 : sh.blocks_m) * copy(sh.k, sh.n, real(s_.nr), g_.trans_b, in_l2);
   }
-  if (s_.pack_a && !s_.share_a) {
-    time += copy(sh.k, sh.m, real(tile_.mr), swapped_ ? g_.trans_b : !g_.trans_a, in_l2);
-  }
-  if (swapped_) time += transposed(sh.m, sh.n) * real(div_up(g_.k, s_.kb));
+  if (s_.transposed) time += transposed(sh.m, sh.n) * real(div_up(g_.k, s_.kb));
   const bool plain = !packed && !s_.pack_b && sh.panels_b <= 1 && sh.m >= real(g_.m) &&
                      g_.m <= 8 * tile_.mr && g_.k <= s_.kc && s_.k_parts == 1;
   return time + (plain ? 0 : ops(setup_ops));
@@ -332,51 +327,40 @@ double Model::shared_packing(int64_t pieces, double products, double rows, int64
 
 double Model::packing_of_b(int64_t pieces) const {
   if (g_.prepack) return 0;
-  return shared_packing(pieces, real(g_.batch), real(swapped_ ? g_.m : g_.n), s_.nr,
-                        swapped_ ? !g_.trans_a : g_.trans_b);
+  return shared_packing(pieces, real(g_.batch), real(g_.n), s_.nr, g_.trans_b);
 }
 
-// b, and a where it is shared.
+// b, and a where it is packed too.
 double Model::packing_together() const {
-  const int64_t m = swapped_ ? g_.n : g_.m, n = swapped_ ? g_.m : g_.n;
   const PackedPieces pieces(s_, g_, tile_);
   double time = around_packing() + packing_of_b(pieces.of_b());
-  if (s_.share_a) {
-    time += shared_packing(pieces.of_a(), real(g_.batch * div_up(n, s_.nc)), real(m), tile_.mr,
-                           swapped_ ? g_.trans_b : !g_.trans_a);
+  if (s_.pack_a) {
+    time += shared_packing(pieces.of_a(), real(g_.batch * div_up(g_.n, s_.nc)), real(g_.m),
+                           tile_.mr, !g_.trans_a);
   }
   return time;
 }
 
 Floor Model::floor() const {
   const bool packed = s_.path == Path::packed;
-  const double m = real(swapped_ ? g_.n : g_.m), n = real(swapped_ ? g_.m : g_.n);
-  const double k = real(g_.k), batches = real(g_.batch);
+  const double m = real(g_.m), n = real(g_.n), k = real(g_.k), batches = real(g_.batch);
   if (s_.path == Path::dot || s_.path == Path::outer) {
-    const double long_bytes = 4 * batches * k * (s_.transposed ? m : n);
+    const double long_bytes = 4 * batches * k * n;
     const double sums = s_.path == Path::dot ? sum_ops : 0;
     return {begin(),
-            std::max(ops(batches * m * n * (k / lanes_ + sums)), read(long_bytes, source_)), 0};
+            std::max(ops(batches * m * n * (k / lanes_ + sums)), read(long_bytes, source_))};
   }
-  const auto product_of = [&](double blocks) {
-    Share sh{};
-    sh.m = m, sh.n = n, sh.k = k, sh.blocks_k = blocks;
-    return micro_kernels(sh, !packed && !s_.pack_b);
-  };
-  const double whole = product_of(1);
-  double product = whole;
+  Share sh{};
+  sh.m = m, sh.n = n, sh.k = k, sh.blocks_k = 1;
+  double product = micro_kernels(sh, !packed && !s_.pack_b);
   if (s_.pack_b) product += copy(k, n, real(s_.nr), g_.trans_b, in_l2);
-  if (s_.pack_a && !s_.share_a) {
-    product += copy(k, m, real(tile_.mr), swapped_ ? g_.trans_b : !g_.trans_a, in_l2);
-  }
-  if (swapped_) product += transposed(m, n);
-  return {begin() + (packed ? around_packing() + packing_of_b(s_.threads) : 0), batches * product,
-          batches * (product_of(2) - whole)};
+  if (s_.transposed) product += transposed(m, n);
+  return {begin() + (packed ? around_packing() + packing_of_b(s_.threads) : 0), batches * product};
 }
 
 double Model::blocked() const {
   const bool packed = s_.path == Path::packed;
-  const int64_t rows = swapped_ ? g_.n : g_.m, cols = swapped_ ? g_.m : g_.n;
+  const int64_t rows = g_.m, cols = g_.n;
   const int64_t parts = s_.m_parts * s_.n_parts * s_.k_parts;
   double tasks = real(parts * g_.batch), products = 1;  // of a phase or all; of a task
   if (packed) {
@@ -404,7 +388,7 @@ double Model::blocked() const {
 // ---- dot products
 
 double Model::dot() const {
-  const int64_t skinny = s_.transposed ? g_.n : g_.m, other = s_.transposed ? g_.m : g_.n;
+  const int64_t skinny = g_.m, other = g_.n;
   const double k = real(g_.k), kc = std::min(k, real(s_.kc)), chunks = std::ceil(k / kc);
   const double groups = std::ceil(real(skinny) / (s_.pack_a ? 8 : 4));
   const double skinny_rows = real(skinny) / groups, registers = real(tile_.mr * tile_.nv);
@@ -435,7 +419,7 @@ double Model::dot() const {
   t.beyond_l2 += dirty(4 * rows * real(skinny));
   const double tasks = std::ceil(real(g_.batch * parts) / s_.threads);
   double time = of_tasks(real(g_.batch * parts), t.together());
-  const bool across_k = s_.transposed ? !g_.trans_b && !g_.prepack : g_.trans_a;
+  const bool across_k = g_.trans_a && !g_.prepack;
   const double packed = copy(k, real(skinny), real(skinny), across_k, in_l2);
   if (s_.pack_a) {
     time += real(g_.batch) / s_.threads * packed + ops(setup_ops);
@@ -465,7 +449,7 @@ double Model::rows_of_outer_products(double skinny_rows, double cols, Times& t) 
 }
 
 double Model::outer() const {
-  const int64_t skinny = s_.transposed ? g_.n : g_.m, other = s_.transposed ? g_.m : g_.n;
+  const int64_t skinny = g_.m, other = g_.n;
   const double skinny_rows = real(skinny), cols = std::min(real(other), real(s_.nc)),
                k = real(g_.k);
   const double sums = 4 * skinny_rows * cols;
@@ -496,12 +480,12 @@ double Model::outer() const {
 
 double predict(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
                const Traits& traits) {
-  return Model(schedule, g, tile, traits).seconds();
+  return Model(schedule, formed(schedule, g), tile, traits).seconds();
 }
 
 Floor predict_floor(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
                     const Traits& traits) {
-  return Model(schedule, g, tile, traits).floor();
+  return Model(schedule, formed(schedule, g), tile, traits).floor();
 }
 
 }  // namespace rooflane::gemm

@@ -12,14 +12,7 @@ namespace rooflane::gemm {
 // A single column of c, if it lies side by side, is a row, along which vectors run: cᵀ = op(b)ᵀ ·
 // op(a)ᵀ. Not with a b packed beforehand, as columns.
 inline bool is_column(const Gemm& g) { return g.n == 1 && g.m > 1 && !g.prepack; }
-inline Gemm as_row(Gemm g) {
-  if (!is_column(g)) return g;
-  std::swap(g.m, g.n);
-  std::swap(g.trans_a, g.trans_b);
-  g.trans_a = !g.trans_a;
-  g.trans_b = !g.trans_b;
-  return g;
-}
+inline Gemm as_row(const Gemm& g) { return is_column(g) ? transpose_of(g) : g; }
 
 // Rows of an operand contiguous along k that are shorter than a page. Neighbours that are read at
 // once share pages then, and each ends before the hardware, which prefetches page by page, has
@@ -31,11 +24,10 @@ inline bool shorter_than_page(const Gemm& g) { return float_bytes * g.k < 4096; 
 double predict(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
                const Traits& traits);
 
-// What a schedule takes at least, whatever its blocks and shares:
-// shares: seconds before tasks begin, and what one thread takes for all tasks, more for each
-// further block of k.
+// What a schedule takes at least, whatever its blocks and shares: seconds before tasks begin, and
+// what one thread takes for all tasks.
 struct Floor {
-  double before, tasks, of_block;
+  double before, tasks;
 };
 Floor predict_floor(const Schedule& schedule, const Gemm& g, const MicroTile& tile,
                     const Traits& traits);

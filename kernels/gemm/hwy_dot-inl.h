@@ -25,7 +25,7 @@ using std::int64_t;
 // c(f,w) = alpha · Σ_p skinny(f,p)·longer(w,p) + beta · c0(f,w); both contiguous along k.
 struct DotArgs {
   const float* skinny;
-  std::int64_t skinny_ld;
+  std::int64_t skinny_ld;  // unless packed
   const float* longer;
   std::int64_t long_ld;
   std::int64_t k;
@@ -34,21 +34,41 @@ struct DotArgs {
   float* c;
   std::int64_t c_skinny, c_long;
   float alpha, beta;
+  // Packed: rows to prefetch, long_ld apart, a float for every 2^prefetch_shift of k; vectors of
+  // each row of both operands, kept from one chunk of k to the next; whether this is the first or
+  // the last chunk.
+  const float* prefetch;
+  int prefetch_shift;
+  float* sums;
+  bool first, last;
 };
 
-template <int kSkinny, int kLong>
+// kPacked: `skinny` is a chunk of PackSkinny's. Many rows of it in one pass over the long operand,
+// which memory delivers once. What keeps it flowing:
+// - The core runs out of loads in flight, not of multiply-adds. So the skinny operand is packed in
+//   the order in which it is read, and a vector of it is loaded once for all rows at hand. (As an
+//   operand in memory, which GCC prefers, it is loaded for each.)
+// - Misses of L1 that L2 serves crowd out prefetches. So a chunk of the skinny operand stays in L1,
+//   and sums stay vectors from chunk to chunk.
+// - The run of a row that a chunk takes is prefetched into L2 some rows before its use. (Dead ends
+//   on a Zen 5: prefetches in the order of memory, further rows from end to end, or into L1.)
+template <int kSkinny, int kLong, bool kPacked>
 class Dot {
  public:
   static void Compute(const DotArgs& t) {
     const DF d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     VF acc[kCount];
-    Zero(acc);
+#pragma GCC unroll 32
+    for (int i = 0; i < kCount; ++i) {
+      acc[i] = !kPacked || t.first ? VF(hn::Zero(d)) : VF(hn::LoadU(d, t.sums + i * lanes));
+    }
     std::int64_t p = 0;
-    if constexpr (kCount <= 4) {
+    if constexpr (!kPacked && kCount <= 4) {
       // Too few sums to hide the latency of an FMA: even and odd vectors apart.
       VF odd[kCount];
-      Zero(odd);
+#pragma GCC unroll 4
+      for (int i = 0; i < kCount; ++i) odd[i] = hn::Zero(d);
       for (; p + 2 * lanes <= t.k; p += 2 * lanes) {
         Step(acc, t, p, Whole());
         Step(odd, t, p + lanes, Whole());
@@ -58,14 +78,13 @@ class Dot {
     }
     for (; p + lanes <= t.k; p += lanes) Step(acc, t, p, Whole());
     if (p < t.k) Step(acc, t, p, Part(d, static_cast<std::size_t>(t.k - p)));
-    Write(acc, t);
+    if (!kPacked || t.last) return Write(acc, t);
+#pragma GCC unroll 32
+    for (int i = 0; i < kCount; ++i) hn::StoreU(acc[i], d, t.sums + i * lanes);
   }
 
+ private:
   static constexpr int kCount = kSkinny * kLong;
-  static HWY_INLINE void Zero(VF (&acc)[kCount]) {
-#pragma GCC unroll 32
-    for (int i = 0; i < kCount; ++i) acc[i] = hn::Zero(DF());
-  }
   static HWY_INLINE void Write(const VF (&acc)[kCount], const DotArgs& args) {
     const DotArgs t = args;  // stores to c could be to args
 #if HWY_TARGET != HWY_SCALAR
@@ -89,25 +108,31 @@ class Dot {
     }
   }
 
- private:
   // A vector of each row: of the operand with fewer rows in registers, of the other one by one.
   template <class Loader>
   static HWY_INLINE void Step(VF (&acc)[kCount], const DotArgs& t, std::int64_t p,
                               const Loader& loader) {
     constexpr bool kFewSkinny = kSkinny < kLong;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
+    const auto skinny = [&](int f) HWY_ATTR {
+      const float* const from = t.skinny + p * (kPacked ? kSkinny : 1);
+      return VF(loader.Load(DF(), from + f * (kPacked ? lanes : t.skinny_ld)));
+    };
+    const auto longer = [&](int r) HWY_ATTR {
+      if constexpr (kPacked) {
+        __builtin_prefetch(t.prefetch + (p >> t.prefetch_shift) + r * t.long_ld, 0, 2);
+      }
+      return VF(loader.Load(DF(), t.longer + p + r * t.long_ld));
+    };
     constexpr int kHeld = kFewSkinny ? kSkinny : kLong, kOthers = kFewSkinny ? kLong : kSkinny;
-    const float* const held = (kFewSkinny ? t.skinny : t.longer) + p;
-    const float* const others = (kFewSkinny ? t.longer : t.skinny) + p;
-    const std::int64_t held_ld = kFewSkinny ? t.skinny_ld : t.long_ld;
-    const std::int64_t others_ld = kFewSkinny ? t.long_ld : t.skinny_ld;
     VF rows[kHeld];
 #pragma GCC unroll 16
     for (int i = 0; i < kHeld; ++i) {
-      rows[i] = hc::InRegister<kOthers>(loader.Load(DF(), held + i * held_ld));
+      rows[i] = hc::InRegister<kOthers>(kFewSkinny ? skinny(i) : longer(i));
     }
 #pragma GCC unroll 16
     for (int j = 0; j < kOthers; ++j) {
-      const VF other = hc::InRegister<kHeld>(loader.Load(DF(), others + j * others_ld));
+      const VF other = hc::InRegister<kHeld>(kFewSkinny ? longer(j) : skinny(j));
 #pragma GCC unroll 16
       for (int i = 0; i < kHeld; ++i) {
         VF& sum = acc[kFewSkinny ? j * kSkinny + i : i * kSkinny + j];
@@ -189,24 +214,31 @@ class Dot {
 using DotFunction = void (*)(const DotArgs&);
 
 // Most rows of the skinny operand in one tile of dot products; for each the most rows of the long
-// one, so that the accumulators fill the register file as in the micro-tile, or 12, beyond which
-// nothing is gained: their sums across lanes, four at a time, are amortised.
-constexpr int kDotSkinny = 4;
-constexpr int DotLong(int skinny) { return std::min(12, kMr * kNv / skinny); }
-
-template <int kSkinny, std::size_t... M>
-constexpr std::array<DotFunction, sizeof...(M)> MakeDots(std::index_sequence<M...>) {
-  return {&Dot<kSkinny, static_cast<int>(M) + 1>::Compute...};
+// one, so that the accumulators fill the register file as in the micro-tile, or 12 (packed: 4),
+// beyond which nothing is gained: their sums across lanes, four at a time, are amortised.
+constexpr int DotSkinny(bool packed) { return packed ? dot_limit : 4; }
+constexpr int kDotLong = 12;
+constexpr int DotLong(bool packed, int skinny) {
+  return std::min(packed ? 4 : kDotLong, kMr * kNv / skinny);
 }
-template <int kSkinny>
-DotFunction DotOf(int64_t longer) {
-  static constexpr auto dots = MakeDots<kSkinny>(std::make_index_sequence<DotLong(kSkinny)>());
-  return dots[static_cast<std::size_t>(longer - 1)];
+template <bool kPacked, int kSkinny, int kLong>
+constexpr DotFunction DotOrNone() {
+  if constexpr (kSkinny <= DotSkinny(kPacked) && kLong <= DotLong(kPacked, kSkinny)) {
+    return &Dot<kSkinny, kLong, kPacked>::Compute;
+  } else {
+    return nullptr;
+  }
 }
-inline DotFunction DotFor(int64_t skinny, int64_t longer) {
-  static constexpr std::array<DotFunction (*)(int64_t), kDotSkinny> of = {DotOf<1>, DotOf<2>,
-                                                                          DotOf<3>, DotOf<4>};
-  return of[static_cast<std::size_t>(skinny - 1)](longer);
+template <bool kPacked, std::size_t... I>
+constexpr std::array<DotFunction, sizeof...(I)> MakeDots(std::index_sequence<I...>) {
+  return {DotOrNone<kPacked, static_cast<int>(I) / kDotLong + 1,
+                    static_cast<int>(I) % kDotLong + 1>()...};
+}
+template <bool kPacked>
+DotFunction DotFor(int64_t skinny, int64_t longer) {
+  static constexpr auto dots =
+      MakeDots<kPacked>(std::make_index_sequence<DotSkinny(kPacked) * kDotLong>());
+  return dots[static_cast<std::size_t>((skinny - 1) * kDotLong + longer - 1)];
 }
 
 // Rows of the long operand that are read at once: neighbours or, where job.order, so many rows
@@ -240,169 +272,8 @@ class RowTiles {
   Shares neighbours_;
 };
 
-// The epilogue of the sums of rows [begin,end) of the long operand: of few elements, in L1 or L2.
-inline void FinishRows(const Job& job, int64_t batch, int64_t skinny_count, int64_t begin,
-                       int64_t end) {
-  if (job.transposed) {
-    job.finish({batch, begin, 0, end - begin, skinny_count});
-  } else {
-    job.finish({batch, 0, begin, skinny_count, end - begin});
-  }
-}
-
-// job.nc rows of the long operand, job.kc deep at a time: each of its rows is read once, in runs of
-// kc floats; the skinny operand's block stays in L2.
-inline void DotTask(const Job& job, const MatrixView& skinny, const MatrixView& longer,
-                    int64_t skinny_count, int64_t long_count, int64_t task, float* scratch) {
-  const Gemm& g = job.g;
-  const int64_t parts = (long_count + job.nc - 1) / job.nc;
-  const int64_t batch = task / parts;
-  const int64_t w_begin = task % parts * job.nc;
-  const int64_t w_end = std::min(long_count, w_begin + job.nc);
-  const int64_t skinny_tiles = (skinny_count + kDotSkinny - 1) / kDotSkinny;
-  const Shares members(skinny_count, skinny_tiles);
-  const int64_t most = DotLong(static_cast<int>(members.size(0)));
-  const int64_t long_tile = std::min(most, job.mr);
-  // Blocks of the same size, so that few rows are left that are neighbours.
-  const int64_t rows = w_end - w_begin, blocks = std::max<int64_t>(rows / spread_block, 1);
-  const int64_t block = job.order ? rows / blocks / long_tile * long_tile : 0;
-  const RowTiles tiles(w_begin, w_end, long_tile, block);
-  DotArgs t;
-  t.c_skinny = job.transposed ? 1 : job.c.ld;
-  t.alpha = g.alpha;
-  for (int64_t p = 0; p < g.k; p += job.kc) {
-    t.k = std::min(job.kc, g.k - p);
-    const float* skinny_data = skinny.f32() + batch * skinny.batch_stride + p * skinny.inner;
-    t.skinny_ld = skinny.outer;
-    if (skinny.inner != 1) {
-      const PhaseTimer timer(log_beside(skinny_count * t.k * (w_end - w_begin)), RunPhase::pack);
-      PackAlongK(skinny_data, skinny, skinny_count, t.k, scratch, t.k);
-      skinny_data = scratch;
-      t.skinny_ld = t.k;
-    }
-    const float* long_data = longer.f32() + batch * longer.batch_stride + p;
-    for (int64_t mt = 0; mt < tiles.count(); ++mt) {
-      const RowTile tile = tiles[mt];
-      const int64_t w = tile.first, count = tile.count;
-      t.longer = long_data + w * longer.outer;
-      t.long_ld = tile.apart * longer.outer;
-      t.c_long = tile.apart * (job.transposed ? job.c.ld : 1);
-      for (int64_t ft = 0; ft < skinny_tiles; ++ft) {
-        const int64_t f = members.begin(ft);
-        const int64_t row = job.transposed ? w : f;
-        const int64_t col = job.transposed ? f : w;
-        const Start start = StartOf(job, p == 0, batch, row, col);
-        t.skinny = skinny_data + f * t.skinny_ld;
-        t.c = job.c.row(batch, row) + col;
-        t.c0 = start.data;
-        t.c0_skinny = job.transposed ? 1 : start.ld;
-        t.c0_long = tile.apart * (job.transposed ? start.ld : 1);
-        t.beta = start.beta;
-        DotFor(members.size(ft), count)(t);
-      }
-    }
-  }
-  FinishRows(job, batch, skinny_count, w_begin, w_end);
-}
-
-// ---- the same with the skinny operand packed ---------------------------------------------------
-
-// More rows of the skinny operand in one pass over the long one, which memory delivers once. What
-// keeps it flowing:
-// - The core runs out of loads in flight, not of multiply-adds. So the skinny operand is packed in
-//   the order in which it is read, and a vector of it is loaded once for all rows at hand. (As an
-//   operand in memory, which GCC prefers, it is loaded for each.)
-// - Misses of L1 that L2 serves crowd out prefetches. So a chunk of the skinny operand stays in L1,
-//   and sums stay vectors from chunk to chunk.
-// - The run of a row that a chunk takes is prefetched into L2 some rows before its use. (Dead ends
-//   on a Zen 5: prefetches in the order of memory, further rows from end to end, or into L1.)
-constexpr int64_t kPrefetchBytes = 16 << 10;  // bytes: 250 lines, which memory delivers in 400 ns
-constexpr int PackedDotRows(int skinny) { return std::min(4, kMr * kNv / skinny); }
-
-struct PackedDotArgs {
-  DotArgs dot;                 // skinny: a chunk of PackSkinny's; k: its depth
-  const float* prefetch;       // rows to prefetch, long_ld apart as those of the long operand
-  std::int64_t prefetch_step;  // by so many floats a step
-  float* sums;                 // vectors of each row of both operands, kept between chunks
-  bool first, last;            // chunks of k
-};
-
-template <int kSkinny, int kRows>
-class PackedDot {
- public:
-  static void Compute(const PackedDotArgs& t) {
-    const DF d;
-    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
-    VF acc[kCount];
-#pragma GCC unroll 32
-    for (int i = 0; i < kCount; ++i) {
-      acc[i] = t.first ? VF(hn::Zero(d)) : VF(hn::LoadU(d, t.sums + i * lanes));
-    }
-    Cursor at = {t.dot.skinny, t.dot.longer, t.prefetch};
-    const std::int64_t ld = t.dot.long_ld;
-    std::int64_t p = t.dot.k;
-    for (; p >= lanes; p -= lanes) {
-      Step(acc, at, ld, Whole());
-      at.skinny += kSkinny * lanes;
-      at.longer += lanes;
-      at.prefetch += t.prefetch_step;
-    }
-    if (p > 0) Step(acc, at, ld, Part(d, static_cast<std::size_t>(p)));
-    if (t.last) return Dot<kSkinny, kRows>::Write(acc, t.dot);
-#pragma GCC unroll 32
-    for (int i = 0; i < kCount; ++i) hn::StoreU(acc[i], d, t.sums + i * lanes);
-  }
-
- private:
-  static constexpr int kCount = kSkinny * kRows;
-  struct Cursor {
-    const float* HWY_RESTRICT skinny;
-    const float* HWY_RESTRICT longer;
-    const float* prefetch;
-  };
-
-  template <class Loader>
-  static HWY_INLINE void Step(VF (&acc)[kCount], const Cursor& at, std::int64_t ld,
-                              const Loader& loader) {
-    VF longer[kRows];
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      longer[r] = hc::InRegister<kSkinny>(loader.Load(DF(), at.longer + r * ld));
-      __builtin_prefetch(at.prefetch + r * ld, 0, 2);
-    }
-#pragma GCC unroll 8
-    for (int f = 0; f < kSkinny; ++f) {
-      const std::int64_t place = f * static_cast<std::int64_t>(hn::Lanes(DF()));
-      const VF skinny = hc::InRegister<kRows>(hn::LoadU(DF(), at.skinny + place));
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
-        acc[r * kSkinny + f] = hn::MulAdd(skinny, longer[r], acc[r * kSkinny + f]);
-      }
-    }
-  }
-};
-
-using PackedDotFunction = void (*)(const PackedDotArgs&);
-
-template <int kSkinny, std::size_t... R>
-constexpr std::array<PackedDotFunction, 4> MakePackedDots(std::index_sequence<R...>) {
-  return {&PackedDot<kSkinny, static_cast<int>(R) + 1>::Compute...};
-}
-template <int kSkinny>
-PackedDotFunction PackedDotOf(int64_t rows) {
-  static constexpr auto dots =
-      MakePackedDots<kSkinny>(std::make_index_sequence<PackedDotRows(kSkinny)>());
-  return dots[static_cast<std::size_t>(rows - 1)];
-}
-inline PackedDotFunction PackedDotFor(int64_t skinny, int64_t rows) {
-  static constexpr std::array<PackedDotFunction (*)(int64_t), 7> of = {
-      PackedDotOf<2>, PackedDotOf<3>, PackedDotOf<4>, PackedDotOf<5>,
-      PackedDotOf<6>, PackedDotOf<7>, PackedDotOf<8>};
-  return of[static_cast<std::size_t>(std::clamp<int64_t>(skinny, 2, 8) - 2)](rows);
-}
-
-// to[v][f][lane] = skinny(f, v·lanes + lane), zeros beyond k: vectors in the order PackedDot reads
-// them.
+// to[v][f][lane] = skinny(f, v·lanes + lane), zeros beyond k: vectors in the order in which packed
+// dot products read them.
 inline void PackSkinny(const MatrixView& skinny, const float* from, int64_t count, int64_t k,
                        float* to) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
@@ -417,105 +288,119 @@ inline void PackSkinny(const MatrixView& skinny, const float* from, int64_t coun
   }
 }
 inline int64_t PackedRow(const Job& job) {  // floats of a packed row
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  return (job.g.k + lanes - 1) / lanes * lanes;
+  return round_up(job.g.k, static_cast<int64_t>(hn::Lanes(DF())));
 }
-// Rows of the skinny operand in groups that registers hold, each packed on its own.
-inline int64_t SkinnyGroups(int64_t skinny_count) { return pieces(skinny_count, dot_limit); }
 
-// Rows [begin,end) of the long operand.
-inline void PackedDotTask(const Job& job, const MatrixView& longer, int64_t skinny_count,
-                          int64_t batch, int64_t begin, int64_t end, float* sums) {
+// What packed dot products of `rows` rows from row w on prefetch: rows of this block, of the next
+// chunk of k, or of the next block.
+struct RowBlock {
+  int64_t begin, end, last;  // `last`: the end of all blocks
+};
+inline const float* RowsAhead(const Job& job, const float* data, int64_t w, int64_t p, int64_t rows,
+                              const RowBlock& block) {
+  constexpr int64_t bytes = 16 << 10;  // 250 lines, which memory delivers in 400 ns
+  int64_t next = w + std::max(rows, round_up(bytes / float_bytes / job.kc, rows));
+  if (next >= block.end && p + job.kc < job.g.k) {
+    next = std::min(block.begin + next - block.end, block.end - 1), p += job.kc;
+  } else if (next >= block.end) {
+    p = 0;
+  }
+  return next + rows <= block.last ? data + next * job.b.outer + p : data;
+}
+
+// Rows [begin,end) of the long operand, job.kc deep at a time: each of its rows is read once, in
+// runs of kc floats. The skinny operand's block stays in L2 or, packed, in L1: then blocks of rows
+// keep their sums as vectors in scratch.
+inline void DotTask(const Job& job, int64_t batch, int64_t begin, int64_t end, float* scratch) {
+  const MatrixView &skinny = job.a, &longer = job.b;
   const Gemm& g = job.g;
+  const bool packed = job.pack_a;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  const float* skinny = job.shared + batch * skinny_count * PackedRow(job);
-  const float* data = longer.f32() + batch * longer.batch_stride;
-  const int64_t groups = SkinnyGroups(skinny_count);
-  const Shares members(skinny_count, groups);
-  const int64_t rows = PackedDotRows(static_cast<int>(members.size(0)));
-  const int64_t prefetch =
-      (kPrefetchBytes / static_cast<int64_t>(sizeof(float)) / job.kc + rows - 1) / rows * rows;
-  PackedDotArgs t = {};
-  t.dot.c_skinny = t.dot.c0_skinny = job.transposed ? 1 : job.c.ld;
-  t.dot.alpha = g.alpha;
-  for (int64_t block = begin; block < end; block += packed_dot_block) {
-    const int64_t block_end = std::min(end, block + packed_dot_block);
-    const RowTiles tiles(block, block_end, rows, job.order ? packed_dot_block : 0);
+  const int64_t groups = pieces(job.rows, DotSkinny(packed));
+  const Shares members(job.rows, groups);
+  const int64_t most = DotLong(packed, static_cast<int>(members.size(0)));
+  const int64_t long_tile = packed ? most : std::min(most, job.mr);
+  // Blocks of the same size, so that few rows are left that are neighbours.
+  const int64_t blocks = std::max<int64_t>((end - begin) / spread_block, 1);
+  const int64_t spread = job.order ? (end - begin) / blocks / long_tile * long_tile : 0;
+  const int64_t block_rows = packed ? packed_dot_block : end - begin;
+  const float* const data = longer.f32() + batch * longer.batch_stride;
+  const auto dot_for = packed ? DotFor<true> : DotFor<false>;
+  DotArgs t = {};
+  t.c_skinny = job.transposed ? 1 : job.c.ld;
+  t.alpha = g.alpha;
+  t.prefetch_shift = groups > 1 ? 1 : 0;
+  for (int64_t block = begin; block < end; block += block_rows) {
+    const int64_t block_end = std::min(end, block + block_rows);
+    const RowTiles tiles(block, block_end, long_tile, spread);
     for (int64_t p = 0; p < g.k; p += job.kc) {
       t.first = p == 0;
       t.last = p + job.kc >= g.k;
-      t.dot.k = std::min(job.kc, g.k - p);
+      t.k = std::min(job.kc, g.k - p);
+      const float* skinny_data = skinny.f32() + batch * skinny.batch_stride + p * skinny.inner;
+      t.skinny_ld = skinny.outer;
+      if (packed) {
+        skinny_data = job.shared + batch * job.rows * PackedRow(job);
+      } else if (skinny.inner != 1) {
+        const PhaseTimer timer(log_beside(job.rows * t.k * (end - begin)), RunPhase::pack);
+        PackAlongK(skinny_data, skinny, job.rows, t.k, scratch, t.k);
+        skinny_data = scratch;
+        t.skinny_ld = t.k;
+      }
       for (int64_t i = 0; i < tiles.count(); ++i) {
         const RowTile tile = tiles[i];
         const int64_t w = tile.first, count = tile.count;
-        int64_t next = w + std::max(prefetch, rows), next_p = p;
-        if (tile.apart != 1) {
-          const int64_t further = i + std::clamp<int64_t>(prefetch / rows, 1, tile.apart);
-          next = block + further + (further < tile.apart ? 0 : packed_dot_block - tile.apart);
-        } else if (next >= block_end && !t.last) {
-          next = std::min(block + next - block_end, block_end - 1);
-          next_p = p + job.kc;
-        } else if (next >= block_end) {
-          next_p = 0;
-        }
-        const bool prefetches = next + (rows - 1) * tile.apart < end;
-        const float* prefetch_of_all = prefetches ? data + next * longer.outer + next_p : data;
-        t.dot.longer = data + w * longer.outer + p;
-        t.dot.long_ld = tile.apart * longer.outer;
-        t.dot.c_long = tile.apart * (job.transposed ? job.c.ld : 1);
-        // Each group prefetches its share of the next rows: evenly, as the first alone would wait.
-        t.prefetch_step = lanes / groups;
+        t.longer = data + w * longer.outer + p;
+        t.long_ld = tile.apart * longer.outer;
+        t.c_long = tile.apart * (job.transposed ? job.c.ld : 1);
+        const float* const ahead =
+            packed ? RowsAhead(job, data, w, p, long_tile, {block, block_end, end}) : data;
         for (int64_t group = 0; group < groups; ++group) {
           const int64_t f = members.begin(group), of_group = members.size(group);
-          t.dot.skinny = skinny + f * PackedRow(job) + p * of_group;
-          t.prefetch = prefetch_of_all + t.dot.k * group / groups;
-          t.sums = sums + (i * rows * skinny_count + f * count) * lanes;
           const int64_t row = job.transposed ? w : f, col = job.transposed ? f : w;
-          const Start start = StartOf(job, true, batch, row, col);
-          t.dot.c = job.c.row(batch, row) + col;
-          t.dot.c0 = start.data;
-          t.dot.c0_skinny = job.transposed ? 1 : start.ld;
-          t.dot.c0_long = tile.apart * (job.transposed ? start.ld : 1);
-          t.dot.beta = start.beta;
-          PackedDotFor(of_group, count)(t);
+          const Start start = StartOf(job, packed || t.first, batch, row, col);
+          t.skinny = skinny_data + (packed ? f * PackedRow(job) + p * of_group : f * t.skinny_ld);
+          t.c = job.c.row(batch, row) + col;
+          t.c0 = start.data;
+          t.c0_skinny = job.transposed ? 1 : start.ld;
+          t.c0_long = tile.apart * (job.transposed ? start.ld : 1);
+          t.beta = start.beta;
+          // Each group prefetches its share of the next rows: evenly, as the first alone would
+          // wait.
+          t.prefetch = ahead + (group > 0 ? t.k * group / groups : 0);
+          t.sums = scratch + (i * long_tile * job.rows + f * count) * lanes;
+          dot_for(of_group, count)(t);
         }
       }
     }
-    FinishRows(job, batch, skinny_count, block, block_end);
+    // The sums are few, and still in L1 or L2.
+    job.finish_formed({batch, 0, block, job.rows, block_end - block});
   }
 }
 
 inline void RunDot(const Job& job) {
-  const int64_t skinny_count = job.transposed ? job.g.n : job.g.m;
-  const int64_t long_count = job.transposed ? job.g.m : job.g.n;
-  const MatrixView& skinny = job.transposed ? job.b : job.a;
-  const MatrixView& longer = job.transposed ? job.a : job.b;
-  const int64_t parts = (long_count + job.nc - 1) / job.nc;
-  if (!job.pack_a) {
-    run_tasks(job, job.g.batch * parts, [&](int64_t task, int thread) {
-      DotTask(job, skinny, longer, skinny_count, long_count, task,
-              job.scratch + thread * job.scratch_floats);
-    });
-    return;
-  }
-  const int64_t k_parts = (job.g.k + job.kc - 1) / job.kc;
-  parallel_for(job.pool, job.threads, job.g.batch * k_parts, [&](int64_t task, int) {
-    const PhaseTimer timer(log_beside(skinny_count * job.kc * long_count), RunPhase::pack);
-    const int64_t batch = task / k_parts, p = task % k_parts * job.kc;
-    const Shares members(skinny_count, SkinnyGroups(skinny_count));
-    for (int64_t group = 0; group < SkinnyGroups(skinny_count); ++group) {
+  const int64_t parts = div_up(job.cols, job.nc);
+  const auto task = [&](int64_t number, int thread) {
+    const int64_t begin = number % parts * job.nc;
+    DotTask(job, number / parts, begin, std::min(job.cols, begin + job.nc),
+            job.scratch + thread * job.scratch_floats);
+  };
+  if (!job.pack_a) return run_tasks(job, job.g.batch * parts, task);
+  const int64_t k_parts = div_up(job.g.k, job.kc), groups = pieces(job.rows, dot_limit);
+  const MatrixView& skinny = job.a;
+  parallel_for(job.pool, job.threads, job.g.batch * k_parts, [&](int64_t piece, int) {
+    const PhaseTimer timer(log_beside(job.rows * job.kc * job.cols), RunPhase::pack);
+    const int64_t batch = piece / k_parts, p = piece % k_parts * job.kc;
+    const Shares members(job.rows, groups);
+    for (int64_t group = 0; group < groups; ++group) {
       const int64_t f = members.begin(group), count = members.size(group);
       PackSkinny(skinny,
                  skinny.f32() + batch * skinny.batch_stride + f * skinny.outer + p * skinny.inner,
                  count, std::min(job.kc, job.g.k - p),
-                 job.shared + (batch * skinny_count + f) * PackedRow(job) + p * count);
+                 job.shared + (batch * job.rows + f) * PackedRow(job) + p * count);
     }
   });
-  parallel_for_static(job.pool, job.threads, job.g.batch * parts, [&](int64_t task, int thread) {
-    const int64_t begin = task % parts * job.nc;
-    PackedDotTask(job, longer, skinny_count, task / parts, begin,
-                  std::min(long_count, begin + job.nc), job.scratch + thread * job.scratch_floats);
-  });
+  parallel_for_static(job.pool, job.threads, job.g.batch * parts, task);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -127,13 +127,10 @@ void ApplyEpilogue(const EpilogueJob& job, const Rectangle& at) {
   for (; i + 4 <= at.rows; i += 4) {
     const Place r0 = epilogues.At(at, i), r1 = epilogues.At(at, i + 1),
                 r2 = epilogues.At(at, i + 2), r3 = epilogues.At(at, i + 3);
-    const auto four_rows = [&](int64_t j, const auto& loader) HWY_ATTR {
+    ForVectors(at.cols, [&](int64_t j, const auto& loader) HWY_ATTR {
       epilogues.Apply(loader, epilogues.Beyond(r0, j), epilogues.Beyond(r1, j),
                       epilogues.Beyond(r2, j), epilogues.Beyond(r3, j));
-    };
-    int64_t j = 0;
-    for (; j + lanes <= at.cols; j += lanes) four_rows(j, Whole());
-    if (j < at.cols) four_rows(j, Part(DF(), static_cast<std::size_t>(at.cols - j)));
+    });
   }
   for (; i < at.rows; ++i) {
     const Place row = epilogues.At(at, i);

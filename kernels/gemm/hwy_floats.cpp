@@ -12,11 +12,11 @@
 //   hwy_cost.hpp, .cpp      the time that each is predicted to take
 //   hwy_job.hpp             what one run needs: a schedule, operands, memory; tasks (batch_parts)
 //   hwy_loops.cpp           path
-//   hwy_loops-inl.h         unpacked and packed: the loops over nc, kb, kc and mc; pack_b, share_a;
+//   hwy_loops-inl.h         unpacked and packed: the loops over nc, kb, kc and mc; pack_b, pack_a;
 //                           static, m_parts, n_parts, k_parts
 //   shared_pieces.hpp       who packs which piece of what threads share, and when it is done
-//   hwy_macro-inl.h         the macro-kernel: order, mr; pack_a; prefetching
-//   hwy_micro-inl.h         the micro-kernel: mr, nr, stream; packing micro-panels
+//   hwy_macro-inl.h         the macro-kernel: mr; prefetching
+//   hwy_micro-inl.h         the micro-kernel: mr, nr; packing micro-panels
 //   hwy_dot-inl.h           dot products: mr, kc, nc, order, pack_a (the skinny operand)
 //   hwy_outer-inl.h         outer products: kc, nc, order
 //   hwy_transpose-inl.h     transposed: what is packed or stored transposed
@@ -90,15 +90,15 @@ class FloatProduct final : public Product {
     if (job_.path == Path::scale) return;
     const Gemm& g = job_.g;
     job_.pool = env.pool;
-    const bool swapped = job_.path == Path::packed && job_.transposed;
-    job_.rows = swapped ? g.n : g.m;
-    job_.cols = swapped ? g.m : g.n;
+    const Gemm product = formed(job_, g);
+    job_.rows = product.m;
+    job_.cols = product.n;
     if (job_.path == Path::unpacked) {
       job_.b_panels = MicroPanels(job_.cols, job_.nr, tile_.lanes);
     }
     if (job_.path == Path::packed) {
       job_.batch_group = div_up(g.batch, job_.batch_parts);
-      job_.pieces = PackedPieces(job_, g, tile_);
+      job_.pieces = PackedPieces(job_, product, tile_);
       packing_ = SharedPieces(job_.pieces.of_phase(), job_.threads, job_.pieces.phases);
       job_.packing = &packing_;
     }
@@ -116,18 +116,13 @@ class FloatProduct final : public Product {
       return;
     }
     job_.a = operands.a;
-    if (!job_.g.prepack) job_.b = operands.b;
-    if (column_ != (job_.path == Path::packed && job_.transposed)) std::swap(job_.a, job_.b);
+    job_.b = job_.g.prepack ? packed_rows_ : operands.b;
+    if (column_ != job_.transposed) std::swap(job_.a, job_.b);
     job_.epilogue = store.has_epilogue ? store.apply : nullptr;
     job_.epilogue_job = store.epilogue;
     if (column_) job_.epilogue_job.bias_step = 0;
     if (job_.g.reads_c0()) job_.c0 = const_matrix(store.c0);
     job_.c = matrix(store.c);
-    job_.stream_c = job_.stream && !job_.g.reads_c0() && job_.epilogue == nullptr &&
-                    job_.c.ld % tile_.lanes == 0 && job_.c.batch_stride % tile_.lanes == 0 &&
-                    reinterpret_cast<std::uintptr_t>(job_.c.data) %
-                            static_cast<std::uintptr_t>(tile_.lanes * float_bytes) ==
-                        0;
   }
 
   void run() override {
@@ -154,10 +149,6 @@ class FloatProduct final : public Product {
   void allocate() {
     const Workspace w = workspace_of(job_, job_.g, tile_);
     job_.scratch_floats = w.of_thread;
-    if (job_.pack_a && !job_.share_a && job_.path == Path::packed) {
-      job_.scratch_a = round_up(
-          std::min(job_.mc, round_up(job_.rows, tile_.mr)) * std::min(job_.kc, job_.g.k), 16);
-    }
     workspace_ = Buffer(static_cast<std::size_t>(w.floats(job_.threads)) * sizeof(float));
     job_.shared = workspace_.f32();
     job_.shared_a = job_.shared + w.shared - w.shared_a;
@@ -172,7 +163,7 @@ class FloatProduct final : public Product {
     std::fill_n(packed_.f32() + packed_bytes_ / sizeof(float), tile_.lanes, 0.0f);
     ROOFLANE_HWY_FUNCTION(Pack, target_)(job_, b, packed_.f32());
     if (job_.transposed) {  // dot; the packed path takes no prepacked b transposed
-      job_.b = {packed_.f32(), g.n * g.k, g.k, 1};
+      packed_rows_ = {packed_.f32(), g.n * g.k, g.k, 1};
     } else {
       job_.prepacked = packed_.f32();
     }
@@ -187,6 +178,7 @@ class FloatProduct final : public Product {
   Job job_;
   SharedPieces packing_;
   Buffer workspace_, packed_;
+  MatrixView packed_rows_;  // b of prepack=1 where it is the skinny operand
   std::size_t packed_bytes_ = 0;
   // Where that column of c, or one that is added to it, has gaps: computes it as a column.
   std::unique_ptr<FloatProduct> with_gaps_;

@@ -75,7 +75,7 @@ inline constexpr std::int64_t dot_limit = 8;
 // dot, packed: rows of the long operand that are multiplied by a chunk of k before the next chunk.
 // Their sums, 48 × 8 vectors, are 24 KB (twice as much in two groups) and stay in L2, and the
 // chunk, 16 to 32 KB a group, is read from there once per 96 KB. A multiple of the 3 or 4 rows that
-// PackedDot takes, which, where they are apart, are a third or a quarter of the block apart.
+// are multiplied at once.
 inline constexpr std::int64_t packed_dot_block = 48;
 // The same where the skinny operand is not packed: at least 12 rows that are 10 apart, for a single
 // row of the skinny operand, where there are as many.
@@ -111,15 +111,15 @@ inline constexpr std::int64_t micro_panels_at_once = 16;
 // packed: operands are packed piece by piece, each once a phase, by the thread that first needs it.
 struct PackedPieces {
   PackedPieces() = default;
+  // Of the product formed.
   PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& tile);
 
   std::int64_t phases = 1, batches = 1;  // batches: of a phase
   std::int64_t blocks = 0;               // of k in a phase
-  // b: so many B micro-panels in so many parts of a block of k a piece, so many pieces a block of
-  // k. None: b is packed beforehand.
-  std::int64_t b_panels = 1, b_parts = 1, b_pieces = 0;
+  // b: so many B micro-panels a piece, pieces a block of k. None: b is packed beforehand.
+  std::int64_t b_panels = 1, b_pieces = 0;
   // a: so many A micro-panels a piece, pieces a block of a, blocks of a a share of rows. None:
-  // every task packs what it needs of a.
+  // a is read in place.
   std::int64_t a_panels = 1, a_pieces = 0, a_blocks = 0, row_parts = 1;
 
   std::int64_t of_b() const;
@@ -132,10 +132,9 @@ struct Job : Schedule {
   explicit Job(const Gemm& gemm) : g(gemm), epilogue_job(gemm) {}
 
   Gemm g;  // as as_row() leaves it
-  // unpacked, packed: of the product formed. packed, transposed: a and b below have changed places.
+  // Of the product formed. Where that is c's transpose, a and b below have changed places.
   std::int64_t rows = 0, cols = 0;
   MicroPanels b_panels;          // unpacked: of its columns
-  bool stream_c = false;         // non-temporal stores to c
   std::int64_t batch_group = 1;  // packed: batches whose b is packed at a time
   Pool* pool = nullptr;
 
@@ -146,17 +145,20 @@ struct Job : Schedule {
   const float* prepacked = nullptr;  // b of prepack=1: micro-panels, or rows [n,k] where transposed
   // packed: b of one phase; unpacked with k_parts > 1: their sums; dot: the packed skinny operand.
   float* shared = nullptr;
-  float* shared_a = nullptr;        // packed, share_a: a of one phase
+  float* shared_a = nullptr;        // packed, pack_a: a of one phase
   PackedPieces pieces;              // packed: how both are packed,
   SharedPieces* packing = nullptr;  // and how far that is
   float* scratch = nullptr;         // `scratch_floats` for each thread
   std::int64_t scratch_floats = 0;
-  std::int64_t scratch_a = 0;  // of those, what packed blocks of a take; what follows is b's or c's
 
   EpilogueFunction epilogue = nullptr;  // null: c is what the sums are
   // What follows where the sums of this part of c are complete.
   void finish(const Rectangle& at) const {
     if (epilogue != nullptr) epilogue(epilogue_job, at);
+  }
+  // The same of a part of the product formed, which may be c's transpose.
+  void finish_formed(const Rectangle& at) const {
+    finish(transposed ? Rectangle{at.batch, at.col, at.row, at.cols, at.rows} : at);
   }
   EpilogueJob epilogue_job;  // behind what every run reads
 };

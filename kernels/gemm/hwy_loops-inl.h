@@ -47,9 +47,7 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
   const int64_t p0 = share(k_blocks, job.k_parts, at.k_part) * job.kc;
   const int64_t p1 = std::min(g.k, share(k_blocks, job.k_parts, at.k_part + 1) * job.kc);
   const bool all_of_b = p0 + job.kc >= p1 && s1 - s0 <= group;  // packed at a time
-  Block block;
-  block.batch = at.batch;
-  block.b = nullptr;
+  Block block = {.batch = at.batch};
   if (job.k_parts > 1) {
     block.sums.data = job.shared + (at.k_part * g.batch + at.batch) * g.m * g.n;
     block.sums.ld = g.n;
@@ -61,12 +59,10 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
       block.p = p;
       block.klen = std::min(job.kc, p1 - p);
       block.first = p == p0;
-      block.more = p + job.kc < p1;
-      block.a = nullptr;
       block.next_block[0] = block.next_block[1] = {};
       const MatrixView &a = job.a, &b = job.b;
       const int64_t next_p = p + job.kc;
-      if (block.more) {
+      if (next_p < p1) {
         const int64_t depth = std::min(job.kc, p1 - next_p);
         if (b.inner == g.n && s1 - s0 == b_panels.count()) {
           block.next_block[0] = {b.f32() + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
@@ -121,7 +117,6 @@ inline void OneMicroPanel(const Job& job, int64_t first_batch, int64_t last_batc
   t.cols = g.n;
   t.ldc = job.c.ld;
   t.alpha = g.alpha;
-  t.stream = job.stream_c;
   t.prefetch_step = b.inner;
   for (int64_t batch = first_batch; batch < last_batch; ++batch) {
     const Start start = StartOf(job, true, batch, 0, 0);
@@ -151,40 +146,27 @@ inline void UnpackedTask(const Job& job, int64_t task, float* scratch) {
   at.row_part = take_digit(task, job.m_parts);
   const Shares batches(job.g.batch, job.batch_parts);
   const int64_t end = batches.begin(task + 1);
-  if (IsOneMicroPanel(job)) {
-    OneMicroPanel(job, batches.begin(task), end);
-    if (job.stream_c) hwy::FlushStream();
-    return;
-  }
+  if (IsOneMicroPanel(job)) return OneMicroPanel(job, batches.begin(task), end);
   for (at.batch = batches.begin(task); at.batch < end; ++at.batch) {
     at.more = at.batch + 1 < end;
     UnpackedBlocks(job, at, scratch);
   }
-  if (job.stream_c) hwy::FlushStream();
 }
 
-// c = alpha · (the sums of all parts of k) + beta · c0, for columns [j0,j1) of one row.
-inline void AddParts(const Job& job, int64_t row, int64_t j0, int64_t j1) {
+// c = alpha · (the sums of all parts of k) + beta · c0, for so many columns of one row.
+inline void AddParts(const Job& job, int64_t row, int64_t col, int64_t cols) {
   const Gemm& g = job.g;
   const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const int64_t batch = row / g.m, i = row % g.m;
-  const Start start = StartOf(job, true, batch, i, 0);
-  const float* sums = job.shared + row * g.n;
-  float* c = job.c.row(batch, i);
-  for (int64_t j = j0; j < j1; j += lanes) {
-    const Part part(d, static_cast<std::size_t>(std::min(lanes, j1 - j)));
-    VF sum = part.Load(d, sums + j);
+  float* const sums = job.shared + row * g.n + col;
+  ForVectors(cols, [&](int64_t j, const auto& loader) HWY_ATTR {
+    VF sum = loader.Load(d, sums + j);
     for (int64_t q = 1; q < job.k_parts; ++q) {
-      sum = hn::Add(sum, part.Load(d, sums + q * g.batch * g.m * g.n + j));
+      sum = hn::Add(sum, loader.Load(d, sums + q * g.batch * g.m * g.n + j));
     }
-    sum = hn::Mul(hn::Set(d, g.alpha), sum);
-    if (start.beta != 0) {
-      sum = hn::MulAdd(hn::Set(d, start.beta), part.Load(d, start.data + j), sum);
-    }
-    part.Store(sum, d, c + j);
-  }
-  job.finish({batch, i, j0, 1, j1 - j0});
+    loader.Store(sum, d, sums + j);
+  });
+  StoreRows(job, true, row / g.m, row % g.m, col, {sums, g.n, 1, cols});
+  job.finish({row / g.m, row % g.m, col, 1, cols});
 }
 
 // A thread's share of adding up: 64 columns of a row at a time, four lines of c.
@@ -195,7 +177,7 @@ inline void AddShare(const Job& job, const Team& team) {
   const Shares shares(g.batch * g.m * pieces, team.threads);
   for (int64_t at = shares.begin(team.thread); at < shares.begin(team.thread + 1); ++at) {
     const int64_t j = at % pieces * width;
-    AddParts(job, at / pieces, j, std::min(g.n, j + width));
+    AddParts(job, at / pieces, j, std::min(width, g.n - j));
   }
 }
 
@@ -256,7 +238,7 @@ class PackedOperands {
                                       : job_.shared + at.batch * phase_.depth * phase_.width) +
            at.p * phase_.width;
   }
-  // share_a: A micro-panels of the step's rows.
+  // pack_a: A micro-panels of the step's rows.
   float* A(const PackedStep& at) const {
     return job_.shared_a + (at.batch * phase_.depth + at.p) * job_.rows + at.i0 * at.klen;
   }
@@ -271,73 +253,63 @@ class PackedOperands {
       Pack(next);
     }
     const PhaseTimer timer(RunPhase::wait);
-    if (job_.share_a) packing_.wait(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces);
-    if (job_.prepacked == nullptr) packing_.wait(FirstOfB(at), EndOfB(at));
+    packing_.wait(FirstOfA(at), EndOfA(at));
+    packing_.wait(FirstOfB(at), EndOfB(at));
   }
   bool Ready(const PackedStep& at) const {
-    if (job_.share_a && !packing_.done(FirstOfA(at), FirstOfA(at) + job_.pieces.a_pieces)) {
-      return false;
-    }
-    return job_.prepacked != nullptr || packing_.done(FirstOfB(at), EndOfB(at));
+    return packing_.done(FirstOfA(at), EndOfA(at)) && packing_.done(FirstOfB(at), EndOfB(at));
   }
 
  private:
   // Whether all that the step reads is packed by now.
   bool Pack(const PackedStep& at) const {
-    bool all = true;
-    if (job_.share_a) {
-      const int64_t first = FirstOfA(at);
-      all = packing_.begin(first, first + job_.pieces.a_pieces, thread_, [&](int64_t piece) {
-        const PhaseTimer timer(RunPhase::pack);
-        PackPieceOfA(at, piece - first);
-      });
-    }
-    if (job_.prepacked != nullptr) return all;
-    const int64_t first = FirstOfB(at) - at.s0 / job_.pieces.b_panels * job_.pieces.b_parts;
-    return packing_.begin(FirstOfB(at), EndOfB(at), thread_, [&](int64_t piece) {
+    const int64_t first_a = FirstOfA(at), first_b = FirstOfB(at);
+    const int64_t skipped = at.s0 / job_.pieces.b_panels;
+    const bool all_of_a = packing_.begin(first_a, EndOfA(at), thread_, [&](int64_t piece) {
       const PhaseTimer timer(RunPhase::pack);
-      PackPieceOfB(at, piece - first);
-    }) && all;
+      PackPieceOfA(at, piece - first_a);
+    });
+    return packing_.begin(first_b, EndOfB(at), thread_, [&](int64_t piece) {
+      const PhaseTimer timer(RunPhase::pack);
+      PackPieceOfB(at, piece - first_b + skipped);
+    }) && all_of_a;
   }
   void PackPieceOfA(const PackedStep& at, int64_t piece) const {
     const int64_t tiles = pieces(at.i1 - at.i0, kMr), first = piece * job_.pieces.a_panels;
     if (first >= tiles) return;
-    Block block;
-    block.batch = phase_.batch0 + at.batch;
-    block.i0 = at.i0, block.i1 = at.i1;
-    block.p = phase_.p0 + at.p, block.klen = at.klen;
-    PackMicroPanelsOfA(job_, block, Shares(at.i1 - at.i0, tiles), first,
-                       std::min(tiles, first + job_.pieces.a_panels), A(at));
+    const MatrixView& a = job_.a;
+    const float* from = a.f32() + (phase_.batch0 + at.batch) * a.batch_stride +
+                        (phase_.p0 + at.p) * a.inner + at.i0 * a.outer;
+    const Shares rows(at.i1 - at.i0, tiles);
+    PackMicroPanels(
+        from, a, at.klen, first, std::min(tiles, first + job_.pieces.a_panels),
+        [&](int64_t q) { return rows.begin(q); }, A(at));
   }
   void PackPieceOfB(const PackedStep& at, int64_t piece) const {
     const MatrixView& b = job_.b;
-    const PackedPieces& all = job_.pieces;
-    const int64_t part = take_digit(piece, all.b_parts), first = piece * all.b_panels;
-    // Of a micro-panel's [klen][width] the rows from q on, where there are parts: whole lines of a
-    // transposed b.
-    const int64_t lines = (at.klen + 15) / 16;
-    const int64_t q = std::min(at.klen, 16 * share(lines, all.b_parts, part));
-    const int64_t depth = std::min(at.klen, 16 * share(lines, all.b_parts, part + 1)) - q;
-    if (depth == 0) return;
-    const int64_t skipped = (at.klen - depth) * b_panels_.begin(first) + q * b_panels_.width(first);
+    const int64_t first = piece * job_.pieces.b_panels;
     const float* from = b.f32() + (phase_.batch0 + at.batch) * b.batch_stride +
-                        (phase_.p0 + at.p + q) * b.inner + phase_.j0 * b.outer;
-    PackB(b, from, depth, b_panels_, first, std::min(b_panels_.count(), first + all.b_panels),
-          job_.shared + at.batch * phase_.depth * phase_.width + at.p * phase_.width + skipped);
+                        (phase_.p0 + at.p) * b.inner + phase_.j0 * b.outer;
+    PackB(b, from, at.klen, b_panels_, first,
+          std::min(b_panels_.count(), first + job_.pieces.b_panels),
+          job_.shared + (at.batch * phase_.depth + at.p) * phase_.width);
   }
+  // Pieces that a step reads; none of an operand that is not packed in a run.
   int64_t FirstOfB(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;
-    return (at.batch * all.blocks + at.block) * all.b_pieces + at.s0 / all.b_panels * all.b_parts;
+    return (at.batch * all.blocks + at.block) * all.b_pieces + at.s0 / all.b_panels;
   }
   int64_t EndOfB(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;
-    return FirstOfB(at) + ((at.s1 - 1) / all.b_panels - at.s0 / all.b_panels + 1) * all.b_parts;
+    if (all.b_pieces == 0) return FirstOfB(at);
+    return FirstOfB(at) + (at.s1 - 1) / all.b_panels - at.s0 / all.b_panels + 1;
   }
   int64_t FirstOfA(const PackedStep& at) const {
     const PackedPieces& all = job_.pieces;
     const int64_t rows = (at.batch * all.row_parts + at.row_part) * all.a_blocks + at.a_block;
     return all.of_b() + (rows * all.blocks + at.block) * all.a_pieces;
   }
+  int64_t EndOfA(const PackedStep& at) const { return FirstOfA(at) + job_.pieces.a_pieces; }
 
   const Job& job_;
   const Phase& phase_;
@@ -345,20 +317,6 @@ class PackedOperands {
   const SharedPieces::Round packing_;
   const int thread_;
 };
-
-// Stores sums at c's row `row` and column `col`; with an epilogue some rows of c at a time, as
-// many as L1 holds.
-inline void StoreTransposed(const Job& job, const Phase& phase, int64_t batch,
-                            const TransposedSums& sums, int64_t row, int64_t col) {
-  const bool finishes = job.epilogue != nullptr && phase.p0 + phase.depth == job.g.k;
-  const int64_t group = finishes ? 32 : sums.cols;
-  for (int64_t i = 0; i < sums.cols; i += group) {
-    const int64_t rows = std::min(group, sums.cols - i);
-    TransposeIntoC(job, phase.p0 == 0, batch, row + i, col,
-                   {.data = sums.data + i, .ld = sums.ld, .rows = sums.rows, .cols = rows});
-    if (finishes) job.finish({batch, row + i, col, rows, sums.rows});
-  }
-}
 
 // One share of a phase's output: all of the phase's depth, a block of a at a time.
 inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int thread,
@@ -374,71 +332,54 @@ inline void ComputeTask(const Job& job, const Phase& phase, int64_t task, int th
   const MicroPanelRange range = {b_panels, phase.j0, at.s0, at.s1};
   const int64_t first_row = RowOfPart(job, at.row_part), last_row = RowOfPart(job, at.row_part + 1);
   if (at.s0 == at.s1 || first_row == last_row) return;
-  const auto to_block = [&](int64_t p) {
-    at.p = p;
-    at.block = p / job.kc;
-    at.klen = std::min(job.kc, phase.depth - p);
+  // A block of k, if there is one at p; the one after it.
+  const auto to_block = [&](PackedStep& step, int64_t p) {
+    step.p = p;
+    step.block = p / job.kc;
+    step.klen = std::min(job.kc, phase.depth - p);
+    return p < phase.depth;
   };
-  // The block of k after this one.
-  const auto later = [&](PackedStep& next) {
-    if (next.p + next.klen >= phase.depth) return false;
-    next.p += next.klen;
-    ++next.block;
-    next.klen = std::min(job.kc, phase.depth - next.p);
-    return true;
-  };
-  Block block;
-  block.batch = phase.batch0 + at.batch;
+  const auto later = [&](PackedStep& step) { return to_block(step, step.p + step.klen); };
+  Block block = {.batch = phase.batch0 + at.batch};
   const int64_t cols = b_panels.begin(range.s1) - b_panels.begin(range.s0);
   if (job.transposed) {
     const int64_t ld = (cols + 15) / 16 * 16;
-    block.sums = {scratch + job.scratch_a, ld, 0, phase.j0 + b_panels.begin(range.s0)};
+    block.sums = {scratch, ld, 0, phase.j0 + b_panels.begin(range.s0)};
   }
-  const bool packs_a = job.pack_a && !job.share_a;
   for (int64_t i0 = first_row; i0 < last_row; i0 += job.mc) {
     at.a_block = (i0 - first_row) / job.mc;
     block.i0 = at.i0 = i0;
     block.i1 = at.i1 = std::min(last_row, i0 + job.mc);
     block.sums.i0 = i0;
-    for (int64_t p = 0; p < phase.depth; p += job.kc) {
-      to_block(p);
+    for (int64_t p = 0; to_block(at, p); p += job.kc) {
       packed.Need(at, later);
       block.p = phase.p0 + p;
       block.klen = at.klen;
       block.first = job.transposed ? p == 0 : block.p == 0;
-      block.more = false;
       block.b = packed.B(at);
-      block.a = job.share_a ? packed.A(at) : packs_a ? scratch : nullptr;
-      block.pack_into = packs_a && !job.order ? scratch : nullptr;
+      block.a = job.pack_a ? packed.A(at) : nullptr;
       block.next_a = {};
       block.next_b = nullptr;
-      if (PackedStep next = at; later(next) && packed.Ready(next)) {
+      if (PackedStep next = at; job.pack_a && later(next) && packed.Ready(next)) {
         block.next_b = packed.B(next) + b_panels.begin(at.s0) * next.klen;
-        if (job.share_a) block.next_a = {packed.A(next), (next.i1 - next.i0) * next.klen};
-      }
-      if (packs_a && job.order) {
-        const PhaseTimer timer(log_beside((block.i1 - i0) * block.klen * cols), RunPhase::pack);
-        PackBlockOfA(job, block, scratch);
+        block.next_a = {packed.A(next), (next.i1 - next.i0) * next.klen};
       }
       MacroKernel(job, range, block).Run();
     }
     if (!job.transposed) continue;
     const Sums& sums = block.sums;
     const PhaseTimer timer(log_beside((block.i1 - i0) * phase.depth * cols), RunPhase::store);
-    StoreTransposed(job, phase, block.batch,
-                    {.data = sums.data, .ld = sums.ld, .rows = block.i1 - i0, .cols = cols},
-                    sums.j0, i0);
+    // With an epilogue some rows of c at a time, as many as L1 holds.
+    const bool finishes = job.epilogue != nullptr && phase.p0 + phase.depth == job.g.k;
+    const int64_t group = finishes ? 32 : cols, count = block.i1 - i0;
+    for (int64_t j = 0; j < cols; j += group) {
+      const int64_t rows = std::min(group, cols - j);
+      StoreTransposed(job, phase.p0 == 0, block.batch, sums.j0 + j, i0,
+                      {sums.data + j, sums.ld, count, rows});
+      if (finishes) job.finish({block.batch, sums.j0 + j, i0, rows, count});
+    }
   }
-  if (job.stream_c) hwy::FlushStream();
 }
-
-// The tasks of a phase. Those of the next one are begun while nobody uses them: there are two of
-// these, and between a phase and the one after the next lie two barriers.
-struct PhaseTasks {
-  explicit PhaseTasks(const Job& job)
-      : chunks(job.fixed ? job.threads : 1, job.batch_group * job.m_parts * job.n_parts) {}
-  StaticChunks chunks;
-};
 
 // body(phase) for one after the other.
 template <class Body>
@@ -462,22 +403,6 @@ inline void PackedTask(const Job& job, const Phase& phase, int64_t task, int thr
   ComputeTask(job, phase, task, thread, job.scratch + thread * job.scratch_floats);
 }
 
-inline void PackedWorker(const Job& job, PhaseTasks (&tasks)[2], const Team& team) {
-  ForPhases(job, [&](const Phase& phase) HWY_ATTR {
-    StaticChunks& chunks = tasks[phase.number % 2].chunks;
-    if (phase.number > 0) {
-      // What the last phase packed is no longer read.
-      team.barrier();
-      if (team.thread == 0) tasks[(phase.number + 1) % 2].chunks.begin();
-    }
-    chunks.work(team.thread, [&](int64_t task) {
-      if (task < phase.batches * job.m_parts * job.n_parts) {
-        PackedTask(job, phase, task, team.thread);
-      }
-    });
-  });
-}
-
 inline void RunPacked(const Job& job) {
   job.packing->begin();
   // Small products would notice what threads share, a chunk of tasks for each of up to 64.
@@ -488,8 +413,25 @@ inline void RunPacked(const Job& job) {
     });
     return;
   }
-  PhaseTasks tasks[2] = {PhaseTasks(job), PhaseTasks(job)};
-  parallel_region(job.pool, job.threads, [&](const Team& team) { PackedWorker(job, tasks, team); });
+  // Tasks of the next phase are begun while nobody uses them: there are two of these, and between a
+  // phase and the one after the next lie two barriers.
+  const auto chunks_of_phase = [&] {
+    return StaticChunks(job.fixed ? job.threads : 1, job.batch_group * job.m_parts * job.n_parts);
+  };
+  StaticChunks chunks[2] = {chunks_of_phase(), chunks_of_phase()};
+  parallel_region(job.pool, job.threads, [&](const Team& team) {
+    ForPhases(job, [&](const Phase& phase) HWY_ATTR {
+      if (phase.number > 0) {
+        team.barrier();  // what the last phase packed is no longer read
+        if (team.thread == 0) chunks[(phase.number + 1) % 2].begin();
+      }
+      chunks[phase.number % 2].work(team.thread, [&](int64_t task) {
+        if (task < phase.batches * job.m_parts * job.n_parts) {
+          PackedTask(job, phase, task, team.thread);
+        }
+      });
+    });
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -26,23 +26,6 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
 
-// The micro-tile: kMr rows × kNv vectors. Two FMA ports of 4 cycles need 8 independent
-// accumulators; the rest of the register file goes into reuse. 8 × 3 with 32 registers: 24
-// accumulators, 3 of b, and a broadcast as memory operand; 11 loads serve 24 FMAs. 6 × 2 with 16
-// registers and FMA: 12 + 2 + 1. Without FMA a product needs a register of its own: 4 × 2. Arm's
-// cores have up to four ports, so 16 accumulators, and 32 registers of 128 bits with NEON or of any
-// length with SVE: 8 × 3 too, which is BLIS's 8 × 12 and Arm Compute Library's 8 × 3 vectors.
-#if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
-constexpr int kMr = 8;
-constexpr int kNv = 3;
-#elif HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2
-constexpr int kMr = 6;
-constexpr int kNv = 2;
-#else
-constexpr int kMr = 4;
-constexpr int kNv = 2;
-#endif
-
 // Micro-tiles of fewer rows and more vectors: where k is so short that c is most of the traffic, it
 // is written in longer runs (512 bytes instead of 192), which the caches take faster.
 constexpr int kRunNv = kMr * kNv / (kMr * kNv >= 24 ? 3 : 2);
@@ -51,27 +34,17 @@ constexpr int kMaxNv = std::max(kNv + 1, kRunNv);
 // nothing is gained. Only where a is read in place: A micro-panels have kMr rows.
 constexpr int TallRows(int vectors) { return std::min(kMr * kNv / vectors, 2 * kMr); }
 
-// Cache lines to prefetch into L2, `rate` at a time: `lines` of each of `rows`, ld floats apart.
+// Floats to prefetch into L2, so many cache lines at a time that `calls` of Issue are enough.
 struct PrefetchQueue {
   const float* at = nullptr;
-  std::int64_t ld = 0, lines = 0, rows = 0;
-  std::int64_t rate = 0;
-  std::int64_t line = 0;
+  std::int64_t lines = 0, rate = 0;
 
   PrefetchQueue() = default;
-  // To be prefetched by so many calls of Issue.
-  PrefetchQueue(const float* from, std::int64_t distance, std::int64_t lines_of_row,
-                std::int64_t of_rows, std::int64_t calls)
-      : at(from), ld(distance), lines(lines_of_row), rows(of_rows) {
-    rate = pieces(lines * rows, calls);
-  }
+  PrefetchQueue(const float* from, std::int64_t floats, std::int64_t calls)
+      : at(from), lines((floats + 15) / 16), rate(pieces(lines, calls)) {}
   HWY_INLINE void Issue() {
-    for (std::int64_t i = rows > 0 ? rate : 0; i > 0; --i) {
-      __builtin_prefetch(at + 16 * line, 0, 2);
-      if (++line < lines) continue;
-      line = 0;
-      at += ld;
-      if (--rows == 0) break;
+    for (std::int64_t i = std::min(rate, lines); i > 0; --i, --lines, at += 16) {
+      __builtin_prefetch(at, 0, 2);
     }
   }
 };
@@ -93,8 +66,6 @@ struct MicroKernelArgs {
   const float* prefetch = nullptr;
   std::int64_t prefetch_step = 0;
   PrefetchQueue* queues = nullptr;  // packed: of a and of b, each asked every eight steps
-  // With beta = 0: non-temporal stores where c's vectors are whole and aligned.
-  bool stream = false;
 };
 
 // kPacked: a is an A micro-panel, and b's rows may be read up to a whole vector beyond `cols`.
@@ -154,7 +125,6 @@ class MicroKernel {
     }
   }
 
-  enum class How { store, stream, add };
   static constexpr int kCount = kRows * kVecs;
   static constexpr std::make_integer_sequence<int, kCount> kAll{};
 
@@ -211,7 +181,7 @@ class MicroKernel {
   static HWY_INLINE void Steps(V (&acc)[kCount], const MicroKernelArgs& t, const Last& last) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
     std::int64_t p = 0;
-    const bool prefetch_c = !t.stream && (t.k >= 8 * kCount || (t.beta != 0 && t.k >= 2 * kCount));
+    const bool prefetch_c = t.k >= 8 * kCount || (t.beta != 0 && t.k >= 2 * kCount);
     if (kPrefetch > 0 && !prefetch_c) {
       Cursor at(t, 0);
       Step<true>(acc, at, last);
@@ -329,14 +299,12 @@ class MicroKernel {
   static HWY_INLINE void Write(const V (&acc)[kCount], const MicroKernelArgs& t, const Last& last) {
     constexpr std::make_integer_sequence<int, kRows> rows{};
     if (t.beta != 0) {
-      WriteRows<How::add>(acc, t, last, rows);
-    } else if (std::is_same_v<Last, Whole> && t.stream) {
-      WriteRows<How::stream>(acc, t, last, rows);
+      WriteRows<true>(acc, t, last, rows);
     } else {
-      WriteRows<How::store>(acc, t, last, rows);
+      WriteRows<false>(acc, t, last, rows);
     }
   }
-  template <How kHow, class Last, int... R>
+  template <bool kAdds, class Last, int... R>
   static HWY_INLINE void WriteRows(const V (&acc)[kCount], const MicroKernelArgs& t,
                                    const Last& last, std::integer_sequence<int, R...>) {
     // In registers, as stores of vectors might change what MicroKernelArgs holds.
@@ -344,27 +312,25 @@ class MicroKernel {
     const V beta = hn::Set(D(), t.beta);
     float* c = t.c;
     const float* c0 = t.c0;
-    ((WriteRow<kHow, R>(acc, c, c0, beta, last, std::make_integer_sequence<int, kVecs>()), c += ldc,
-      c0 += ldc0),
+    ((WriteRow<kAdds, R>(acc, c, c0, beta, last, std::make_integer_sequence<int, kVecs>()),
+      c += ldc, c0 += ldc0),
      ...);
   }
-  template <How kHow, int kRow, class Last, int... J>
+  template <bool kAdds, int kRow, class Last, int... J>
   static HWY_INLINE void WriteRow(const V (&acc)[kCount], float* c, const float* c0, V beta,
                                   const Last& last, std::integer_sequence<int, J...>) {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
-    (WriteOne<kHow, J == kVecs - 1>(acc[kRow * kVecs + J], c + J * lanes, c0 + J * lanes, beta,
-                                    last),
+    (WriteOne<kAdds, J == kVecs - 1>(acc[kRow * kVecs + J], c + J * lanes, c0 + J * lanes, beta,
+                                     last),
      ...);
   }
-  template <How kHow, bool kLast, class Last>
+  template <bool kAdds, bool kLast, class Last>
   static HWY_INLINE void WriteOne(V sum, float* to, const float* from, V beta, const Last& last) {
     const D d;
-    if constexpr (kHow == How::add) {
+    if constexpr (kAdds) {
       sum = hn::MulAdd(beta, kLast ? last.Load(d, from) : V(hn::LoadU(d, from)), sum);
     }
-    if constexpr (kHow == How::stream) {
-      hn::Stream(sum, d, to);
-    } else if constexpr (kLast) {
+    if constexpr (kLast) {
       last.Store(sum, d, to);
     } else {
       hn::StoreU(sum, d, to);
@@ -479,18 +445,47 @@ inline Start StartOf(const Job& job, bool first_block, std::int64_t batch, std::
   return {job.c0.row(batch, row) + col, job.c0.ld, job.g.beta};
 }
 
-// Adds the transpose of `sums`, times alpha, to c's start values: rows from `row` on, columns from
-// `col` on.
-inline void TransposeIntoC(const Job& job, bool first_block, std::int64_t batch, std::int64_t row,
-                           std::int64_t col, const TransposedSums& sums) {
+// Sums [rows,cols], rows ld floats apart.
+struct SumRows {
+  const float* data;
+  std::int64_t ld, rows, cols;
+};
+
+// c = alpha · sums + what it starts from, from its row `row` and column `col` on.
+inline void StoreRows(const Job& job, bool first_block, std::int64_t batch, std::int64_t row,
+                      std::int64_t col, const SumRows& sums) {
+  const DF d;
   const Start start = StartOf(job, first_block, batch, row, col);
-  const TransposedTarget target = {.c = job.c.row(batch, row) + col,
-                                   .ldc = job.c.ld,
-                                   .c0 = start.data,
-                                   .ldc0 = start.ld,
-                                   .alpha = job.g.alpha,
-                                   .beta = start.beta};
-  TransposeSums(sums, target);
+  const VF alpha = hn::Set(d, job.g.alpha), beta = hn::Set(d, start.beta);
+  for (std::int64_t i = 0; i < sums.rows; ++i) {
+    const float* const from = sums.data + i * sums.ld;
+    const float* const c0 = start.data + i * start.ld;
+    float* const c = job.c.row(batch, row + i) + col;
+    ForVectors(sums.cols, [&](std::int64_t j, const auto& loader) HWY_ATTR {
+      VF v = hn::Mul(alpha, loader.Load(d, from + j));
+      if (start.beta != 0) v = hn::MulAdd(beta, loader.Load(d, c0 + j), v);
+      loader.Store(v, d, c + j);
+    });
+  }
+}
+
+// The same of the transpose of sums; where it is more than a copy, by way of L1.
+inline void StoreTransposed(const Job& job, bool first_block, std::int64_t batch, std::int64_t row,
+                            std::int64_t col, const SumRows& sums) {
+  if (job.g.alpha == 1 && StartOf(job, first_block, batch, row, col).beta == 0) {
+    float* const c = job.c.row(batch, row) + col;
+    return PackTransposed(sums.data, sums.ld, sums.rows, sums.cols, c, job.c.ld);
+  }
+  constexpr std::int64_t most = 48;
+  HWY_ALIGN float block[most * most];
+  for (std::int64_t i = 0; i < sums.rows; i += most) {
+    const std::int64_t cols = std::min(most, sums.rows - i);
+    for (std::int64_t j = 0; j < sums.cols; j += most) {
+      const std::int64_t rows = std::min(most, sums.cols - j);
+      PackTransposed(sums.data + i * sums.ld + j, sums.ld, cols, rows, block, most);
+      StoreRows(job, first_block, batch, row + j, col + i, {block, most, rows, cols});
+    }
+  }
 }
 
 #undef ROOFLANE_LOWER_PART

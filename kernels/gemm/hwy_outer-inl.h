@@ -110,10 +110,10 @@ UpdateFunction UpdateFor(int64_t skinny, std::integer_sequence<int, kLess...>) {
 }
 
 // sums(f, w) over job.nc columns of the long operand: up to most_outer_rows rows.
-inline void UpdateTask(const Job& job, const MatrixView& skinny, const MatrixView& longer,
-                       int64_t skinny_count, int64_t batch, int64_t w0, int64_t width, float alpha,
+inline void UpdateTask(const Job& job, int64_t batch, int64_t w0, int64_t width, float alpha,
                        float* sums) {
-  const auto update = UpdateFor(skinny_count, std::make_integer_sequence<int, most_outer_rows>());
+  const MatrixView &skinny = job.a, &longer = job.b;
+  const auto update = UpdateFor(job.rows, std::make_integer_sequence<int, most_outer_rows>());
   const float* from = skinny.f32() + batch * skinny.batch_stride;
   float w[kUpdateDepth * most_outer_rows];
   UpdateArgs t;
@@ -128,7 +128,7 @@ inline void UpdateTask(const Job& job, const MatrixView& skinny, const MatrixVie
     depth = left >= kUpdateDepth ? kUpdateDepth : left >= kUpdateHalf ? kUpdateHalf : 1;
     float* to = w;
     for (int64_t r = p; r < p + depth; ++r) {
-      for (int64_t f = 0; f < skinny_count; ++f)
+      for (int64_t f = 0; f < job.rows; ++f)
         *to++ = alpha * from[f * skinny.outer + r * skinny.inner];
     }
     t.more = left >= 2 * depth;
@@ -143,13 +143,14 @@ inline void UpdateTask(const Job& job, const MatrixView& skinny, const MatrixVie
 // micro-panel by B micro-panel in place, the next one prefetched, while skinny × nc sums stay in
 // L1. Dead ends on a Zen 5: packing A micro-panels gained nothing; packing B micro-panels, and
 // prefetching the next block's rows from end to end instead of the next micro-panel, lost.
-inline void MicroTilesTask(const Job& job, const MatrixView& skinny, const MatrixView& longer,
-                           int64_t skinny_count, int64_t batch, int64_t w0, int64_t width,
-                           float alpha, float* sums, int64_t ld) {
+inline void MicroTilesTask(const Job& job, int64_t batch, int64_t w0, int64_t width, float alpha,
+                           float* sums, int64_t ld) {
+  const MatrixView &skinny = job.a, &longer = job.b;
   const Gemm& g = job.g;
   const MicroTile shape = Registers();
   const MicroPanels b_panels = AllOf(width);
-  const int64_t tiles = (skinny_count + kMr - 1) / kMr;
+  const int64_t tiles = pieces(job.rows, kMr);
+  const Shares rows(job.rows, tiles);
   const float* skinny_data = skinny.f32() + batch * skinny.batch_stride;
   const float* long_data = longer.f32() + batch * longer.batch_stride + w0;
   MicroKernelArgs t;
@@ -169,8 +170,7 @@ inline void MicroTilesTask(const Job& job, const MatrixView& skinny, const Matri
       t.cols = b_panels.width(s);
       t.prefetch = s + 1 < b_panels.count() ? t.b + t.cols : t.b;
       for (int64_t tile = 0; tile < tiles; ++tile) {
-        const int64_t f = share(skinny_count, tiles, tile);
-        const int64_t count = share(skinny_count, tiles, tile + 1) - f;
+        const int64_t f = rows.begin(tile), count = rows.size(tile);
         t.a = skinny_data + f * skinny.outer + p * skinny.inner;
         t.c = sums + f * ld + j;
         t.c0 = t.c;
@@ -184,12 +184,9 @@ inline void MicroTilesTask(const Job& job, const MatrixView& skinny, const Matri
 // Sums over job.nc columns of the long operand, which become rows of c or, where that is a (the
 // problem transposed), columns: then they are transposed at the end. They are added up in c itself
 // or in scratch (outer_in_place(job, job.g)).
-inline void OuterSums(const Job& job, const MatrixView& skinny, const MatrixView& longer,
-                      int64_t skinny_count, int64_t batch, int64_t w0, int64_t width,
-                      float* scratch) {
+inline void OuterTask(const Job& job, int64_t batch, int64_t w0, int64_t width, float* scratch) {
   const Gemm& g = job.g;
   const DF d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const bool in_place = outer_in_place(job, job.g);
   float* sums = scratch;
   int64_t ld = outer_ld(job);
@@ -198,65 +195,41 @@ inline void OuterSums(const Job& job, const MatrixView& skinny, const MatrixView
     ld = job.c.ld;
   } else if (job.order) {
     const auto place = [](const float* at) { return reinterpret_cast<std::uintptr_t>(at) / 64; };
-    const float* read = longer.f32() + batch * longer.batch_stride + w0;
+    const float* read = job.b.f32() + batch * job.b.batch_stride + w0;
     sums += (place(read) - place(scratch)) * 16 % page_floats + outer_lead;
   }
   // With vectors: memset would write long rows with stores that bypass L1.
-  for (int64_t f = 0; f < skinny_count; ++f) {
+  for (int64_t f = 0; f < job.rows; ++f) {
     const float* c0 = in_place && g.reads_c0() ? job.c0.row(batch, f) + w0 : nullptr;
-    for (int64_t j = 0; j < width; j += lanes) {
-      const Part part(d, static_cast<std::size_t>(std::min(lanes, width - j)));
+    ForVectors(width, [&](int64_t j, const auto& loader) HWY_ATTR {
       VF start = hn::Zero(d);
-      if (c0 != nullptr) start = hn::Mul(hn::Set(d, g.beta), part.Load(d, c0 + j));
-      part.Store(start, d, sums + f * ld + j);
-    }
+      if (c0 != nullptr) start = hn::Mul(hn::Set(d, g.beta), loader.Load(d, c0 + j));
+      loader.Store(start, d, sums + f * ld + j);
+    });
   }
   const float alpha = in_place ? g.alpha : 1;
   if (job.order) {
-    UpdateTask(job, skinny, longer, skinny_count, batch, w0, width, alpha, sums);
+    UpdateTask(job, batch, w0, width, alpha, sums);
   } else {
-    MicroTilesTask(job, skinny, longer, skinny_count, batch, w0, width, alpha, sums, ld);
+    MicroTilesTask(job, batch, w0, width, alpha, sums, ld);
   }
-  if (in_place) return;
-  const PhaseTimer timer(log_beside(skinny_count * width * g.k), RunPhase::store);
-  if (!job.transposed) {
-    for (int64_t f = 0; f < skinny_count; ++f) {
-      float* c = job.c.row(batch, f) + w0;
-      const float* c0 = g.reads_c0() ? job.c0.row(batch, f) + w0 : nullptr;
-      for (int64_t j = 0; j < width; j += lanes) {
-        const Part part(d, static_cast<std::size_t>(std::min(lanes, width - j)));
-        VF v = hn::Mul(hn::Set(d, g.alpha), part.Load(d, sums + f * ld + j));
-        if (c0 != nullptr) v = hn::MulAdd(hn::Set(d, g.beta), part.Load(d, c0 + j), v);
-        part.Store(v, d, c + j);
-      }
+  if (!in_place) {
+    const PhaseTimer timer(log_beside(job.rows * width * g.k), RunPhase::store);
+    const SumRows all = {sums, ld, job.rows, width};
+    if (job.transposed) {
+      StoreTransposed(job, true, batch, w0, 0, all);
+    } else {
+      StoreRows(job, true, batch, 0, w0, all);
     }
-    return;
   }
-  TransposeIntoC(job, true, batch, w0, 0,
-                 {.data = sums, .ld = ld, .rows = skinny_count, .cols = width});
-}
-
-inline void OuterTask(const Job& job, const MatrixView& skinny, const MatrixView& longer,
-                      int64_t skinny_count, int64_t long_count, int64_t task, float* scratch) {
-  const int64_t parts = (long_count + job.nc - 1) / job.nc;
-  const int64_t batch = task / parts, w0 = task % parts * job.nc;
-  const int64_t width = std::min(job.nc, long_count - w0);
-  OuterSums(job, skinny, longer, skinny_count, batch, w0, width, scratch);
-  if (job.transposed) {
-    job.finish({batch, w0, 0, width, skinny_count});
-  } else {
-    job.finish({batch, 0, w0, skinny_count, width});
-  }
+  job.finish_formed({batch, 0, w0, job.rows, width});
 }
 
 inline void RunOuter(const Job& job) {
-  const int64_t skinny_count = job.transposed ? job.g.n : job.g.m;
-  const int64_t long_count = job.transposed ? job.g.m : job.g.n;
-  const MatrixView& skinny = job.transposed ? job.b : job.a;
-  const MatrixView& longer = job.transposed ? job.a : job.b;
-  const int64_t tasks = job.g.batch * ((long_count + job.nc - 1) / job.nc);
-  run_tasks(job, tasks, [&](int64_t task, int thread) {
-    OuterTask(job, skinny, longer, skinny_count, long_count, task,
+  const int64_t parts = div_up(job.cols, job.nc);
+  run_tasks(job, job.g.batch * parts, [&](int64_t task, int thread) {
+    const int64_t begin = task % parts * job.nc;
+    OuterTask(job, task / parts, begin, std::min(job.nc, job.cols - begin),
               job.scratch + thread * job.scratch_floats);
   });
 }

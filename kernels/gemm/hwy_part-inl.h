@@ -1,5 +1,6 @@
-// Whole and partial vectors with one interface, so that the micro-kernels' edges are fused into
-// them: masked loads and stores where the ISA target has them. Next: hwy_transpose-inl.h.
+// The sizes of a micro-tile; whole and partial vectors with one interface, so that the
+// micro-kernels' edges are fused into them: masked loads and stores where the ISA target has them.
+// Next: hwy_transpose-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_PART_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_PART_INL_H_
 #undef ROOFLANE_GEMM_HWY_PART_INL_H_
@@ -8,6 +9,7 @@
 #endif
 
 #include <cstddef>
+#include <cstdint>
 
 #include "hwy/highway.h"
 #include "kernels/common/reduce-inl.h"
@@ -21,6 +23,23 @@ namespace hc = common::HWY_NAMESPACE;
 
 using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
+
+// The micro-tile: kMr rows × kNv vectors. Two FMA ports of 4 cycles need 8 independent
+// accumulators; the rest of the register file goes into reuse. 8 × 3 with 32 registers: 24
+// accumulators, 3 of b, and a broadcast as memory operand; 11 loads serve 24 FMAs. 6 × 2 with 16
+// registers and FMA: 12 + 2 + 1. Without FMA a product needs a register of its own: 4 × 2. Arm's
+// cores have up to four ports, so 16 accumulators, and 32 registers of 128 bits with NEON or of any
+// length with SVE: 8 × 3 too, which is BLIS's 8 × 12 and Arm Compute Library's 8 × 3 vectors.
+#if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
+constexpr int kMr = 8;
+constexpr int kNv = 3;
+#elif HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2
+constexpr int kMr = 6;
+constexpr int kNv = 2;
+#else
+constexpr int kMr = 4;
+constexpr int kNv = 2;
+#endif
 
 // Below AVX2 and with NEON Highway's masked loads touch the whole vector.
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || ROOFLANE_SIZED_SVE
@@ -87,6 +106,15 @@ struct Whole {
     hn::StoreU(v, d, to);
   }
 };
+
+// body(j, loader) for the vectors of `count` floats, from their j-th on.
+template <class Body>
+HWY_INLINE void ForVectors(std::int64_t count, const Body& body) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
+  std::int64_t j = 0;
+  for (; j + lanes <= count; j += lanes) body(j, Whole());
+  if (j < count) body(j, Part(DF(), static_cast<std::size_t>(count - j)));
+}
 
 // Until hwy_micro-inl.h ends: products of half a vector take half the time where the core splits
 // 512 bits into two halves (Zen 4), and loads of half a vector cross cache lines less often.

@@ -51,17 +51,19 @@ constexpr Field fields[] = {
         "the long operand a task",
         1, any_size),
     ROOFLANE_FIELD("kb", kb, "packed: depth of b packed at a time", 1, any_size),
-    ROOFLANE_FIELD("pack_a", pack_a, "1: blocks of a are packed; dot: the skinny operand", 0, 1),
-    ROOFLANE_FIELD("share_a", share_a, "packed: 1, blocks of a are packed once for all threads", 0,
-                   1),
+    ROOFLANE_FIELD(
+        "pack_a", pack_a,
+        "packed: 1, a is packed for all threads, m innermost; dot: the skinny operand is", 0, 1),
+    ROOFLANE_FIELD("share_a", share_a,
+                   "units: 1, a is packed once for all threads; 0, each task packs its own", 0, 1),
     ROOFLANE_FIELD("pack_b", pack_b, "unpacked: 1, each part packs the micro-panels of b it uses",
                    0, 1),
-    ROOFLANE_FIELD("order", order,
-                   "loops around the micro-kernel: 1 n innermost, 0 m innermost; outer: 1 whole "
-                   "rows, 0 micro-tiles; dot: 1 rows read at once lie pages apart, 0 side by side",
-                   0, 1),
+    ROOFLANE_FIELD(
+        "order", order,
+        "outer: 1 whole rows, 0 micro-tiles; dot, pack_a=0: 1 rows read at once lie pages apart, 0 "
+        "side by side",
+        0, 1),
     ROOFLANE_FIELD("static", fixed, "1: a thread has the same tasks in every run", 0, 1),
-    ROOFLANE_FIELD("stream", stream, "1: c is stored past the caches where it is aligned", 0, 1),
     ROOFLANE_FIELD("m_parts", m_parts, "tasks: shares of rows", 1, any_size),
     ROOFLANE_FIELD("n_parts", n_parts, "tasks: shares of columns", 1, any_size),
     ROOFLANE_FIELD("k_parts", k_parts, "tasks: shares of k, summed at the end", 1, 1 << 16),
@@ -101,13 +103,12 @@ std::optional<std::string> defect_of_skinny(const Schedule& s, const Gemm& g,
                        s.path == Path::dot ? "along" : "across",
                        g.prepack && !s.transposed ? " and not packed beforehand" : "");
   }
-  const int64_t skinny = s.transposed ? g.n : g.m;
+  const int64_t skinny = formed(s, g).m;
   if (s.path == Path::dot) {
     if (s.pack_a && (skinny < 2 || skinny > 2 * dot_limit)) {
       return fmt::format("pack_a=1 of dot products needs 2 to {} rows in the skinny operand",
                          2 * dot_limit);
     }
-    if (s.pack_a && s.order && g.k > s.kc) return "order=1 with pack_a=1 needs kc of all k";
   } else if (s.order && skinny > most_outer_rows) {
     return fmt::format("order=1 of outer products serves up to {} rows", most_outer_rows);
   } else if (s.order && s.nc > most_outer_columns) {
@@ -130,10 +131,8 @@ std::optional<std::string> defect_of_blocks(const Schedule& s, const Gemm& g,
   }
   if (!unpacked) {
     if (s.pack_b || s.k_parts > 1) return "path=4 has no pack_b and no k_parts";
-    if (s.share_a && !s.pack_a) return "share_a=1 needs pack_a=1";
     if (s.transposed && g.prepack) return "a b packed beforehand cannot be transposed";
-    const int64_t cols = s.transposed ? g.m : g.n;
-    if (g.prepack && (s.nc < cols || s.kb < g.k)) {
+    if (g.prepack && (s.nc < g.n || s.kb < g.k)) {
       return "a b packed beforehand is one piece: nc of all columns, kb of all k";
     }
     return std::nullopt;
@@ -184,20 +183,20 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
   const Schedule unread;
   const bool blocks = s.path == Path::unpacked || s.path == Path::packed;
   if (!blocks) {
-    s.mc = unread.mc, s.kb = unread.kb, s.pack_b = unread.pack_b, s.stream = unread.stream;
+    s.mc = unread.mc, s.kb = unread.kb, s.pack_b = unread.pack_b;
     s.m_parts = unread.m_parts, s.n_parts = unread.n_parts, s.k_parts = unread.k_parts;
     s.batch_parts = unread.batch_parts;
   }
-  if (s.path != Path::packed) s.share_a = unread.share_a;
-  const bool swapped = s.path != Path::unpacked && s.transposed;
-  const int64_t rows = swapped ? g.n : g.m, cols = swapped ? g.m : g.n;
+  if (blocks) s.order = unread.order;
+  s.share_a = unread.share_a;
+  const int64_t rows = formed(s, g).m, cols = formed(s, g).n;
   if (s.path != Path::scale) s.kc = std::min(s.kc, std::max<int64_t>(g.k, 1));
   switch (s.path) {
     case Path::scale:
     case Path::few_rows:
       break;
     case Path::dot:
-      if (s.pack_a) s.kc = round_up(s.kc, tile.lanes);
+      if (s.pack_a) s.kc = round_up(s.kc, tile.lanes), s.order = unread.order;
       s.nc = std::min(s.nc, std::max<int64_t>(cols, 1));
       s.nr = tile.lanes;
       s.fixed = s.pack_a;
@@ -217,7 +216,6 @@ Schedule rounded(Schedule s, const Gemm& g, const MicroTile& tile) {
       s.kb = std::min(std::max<int64_t>(g.k, 1), round_up(s.kb, s.kc));
       break;
   }
-  if (g.has_epilogue()) s.stream = unread.stream;  // c is read again
   if (s.threads == 1) s.fixed = unread.fixed;
   return s;
 }
@@ -246,11 +244,10 @@ double Workspace::bytes(int threads) const {
          static_cast<double>(SharedPieces::bytes_of_piece) * static_cast<double>(pieces);
 }
 
-Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) {
+Workspace workspace_of(const Schedule& s, const Gemm& problem, const MicroTile& tile) {
   Workspace w;
-  const int64_t skinny = s.transposed ? g.n : g.m;
-  const int64_t rows = s.path == Path::packed && s.transposed ? g.n : g.m;
-  const int64_t cols = s.path == Path::packed && s.transposed ? g.m : g.n;
+  const Gemm g = formed(s, problem);
+  const int64_t rows = g.m, cols = g.n;
   const int64_t kc = std::min(s.kc, g.k);
   switch (s.path) {
     case Path::scale:
@@ -258,17 +255,16 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
       break;
     case Path::dot: {
       if (s.pack_a) {
-        w.shared = times(g.batch, skinny, round_up(g.k, tile.lanes));
-        w.of_thread = times(packed_dot_block, skinny, tile.lanes);
+        w.shared = times(g.batch, rows, round_up(g.k, tile.lanes));
+        w.of_thread = times(packed_dot_block, rows, tile.lanes);
         break;
       }
-      const bool gathers = s.transposed ? !g.trans_b && !g.prepack : g.trans_a;
-      w.of_thread = gathers ? times(skinny, kc) : 0;
+      w.of_thread = g.trans_a && !g.prepack ? times(rows, kc) : 0;
       break;
     }
     case Path::outer:
       if (outer_in_place(s, g)) break;
-      w.of_thread = s.order ? outer_floats(skinny) : times(skinny, outer_ld(s));
+      w.of_thread = s.order ? outer_floats(rows) : times(rows, outer_ld(s));
       break;
     case Path::unpacked:
       // A micro-kernel loads whole vectors of b, also in the last micro-panel.
@@ -276,19 +272,16 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
       if (s.k_parts > 1) w.shared = times(s.k_parts, g.batch, g.m, g.n);
       break;
     case Path::packed: {
-      if (s.pack_a && !s.share_a) {
-        w.of_thread = round_up(times(std::min(s.mc, round_up(rows, tile.mr)), kc), 16);
-      }
       const int64_t width = std::min(s.nc, cols);
       const int64_t batches = div_up(g.batch, s.batch_parts), depth = std::min(s.kb, g.k);
       if (s.transposed) {
-        w.of_thread += times(std::min(s.mc, round_up(rows, tile.mr)),
-                             round_up(div_up(div_up(width, s.nr), s.n_parts) * s.nr, 16));
+        w.of_thread = times(std::min(s.mc, round_up(rows, tile.mr)),
+                            round_up(div_up(div_up(width, s.nr), s.n_parts) * s.nr, 16));
       }
       if (!g.prepack) {
         w.shared = times(batches, depth, width) + tile.lanes;
       }
-      if (s.share_a) w.shared_a = times(batches, depth, rows);
+      if (s.pack_a) w.shared_a = times(batches, depth, rows);
       w.pieces = PackedPieces(s, g, tile).of_phase();
       break;
     }
@@ -300,14 +293,13 @@ Workspace workspace_of(const Schedule& s, const Gemm& g, const MicroTile& tile) 
 }
 
 // A piece of b is up to four micro-panels, runs long enough for the hardware to follow, and less
-// where threads would go without, at last parts of one that are 64 deep. A piece of a is a few A
-// micro-panels, or, where a is contiguous across them, as many as are packed together. Both are
-// more where they are so small that states of pieces would take much memory beside them.
+// where threads would go without. A piece of a is a few A micro-panels, or, where a is contiguous
+// across them, as many as are packed together. Both are more where they are so small that states of
+// pieces would take much memory beside them.
 PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& tile)
-    : phases(times(s.batch_parts, div_up(s.transposed ? g.m : g.n, s.nc), div_up(g.k, s.kb))),
+    : phases(times(s.batch_parts, div_up(g.n, s.nc), div_up(g.k, s.kb))),
       batches(div_up(g.batch, s.batch_parts)),
       row_parts(s.m_parts) {
-  const int64_t rows = s.transposed ? g.n : g.m, cols = s.transposed ? g.m : g.n;
   const int64_t kc = std::min(s.kc, g.k);
   constexpr int64_t least_floats = 1024;
   const auto at_least = [&](int64_t panels, int64_t width) {
@@ -315,18 +307,15 @@ PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& ti
   };
   blocks = div_up(std::min(s.kb, g.k), s.kc);
   if (!g.prepack) {
-    const int64_t panels = div_up(std::min(s.nc, cols), s.nr);
+    const int64_t panels = div_up(std::min(s.nc, g.n), s.nr);
     const int64_t all = times(batches, blocks, panels);
     b_panels = std::clamp<int64_t>(all / (2 * s.threads), 1, at_least(4, s.nr));
-    const int64_t groups = div_up(panels, b_panels);
-    b_parts = std::clamp<int64_t>(s.threads / times(batches, blocks, groups), 1, div_up(kc, 64));
-    b_pieces = groups * b_parts;
+    b_pieces = div_up(panels, b_panels);
   }
-  if (s.share_a) {
-    const int64_t part = div_up(div_up(rows, tile.mr), s.m_parts) * tile.mr;
+  if (s.pack_a) {
+    const int64_t part = div_up(div_up(g.m, tile.mr), s.m_parts) * tile.mr;
     const int64_t panels = div_up(std::min(part, s.mc), tile.mr);
-    const bool along_k = s.transposed ? g.trans_b : !g.trans_a;
-    a_panels = at_least(along_k ? 4 : micro_panels_at_once, tile.mr);
+    a_panels = at_least(g.trans_a ? micro_panels_at_once : 4, tile.mr);
     a_pieces = div_up(panels, a_panels);
     a_blocks = div_up(part, s.mc);
   }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/variant.hpp"
 #include "kernels/gemm/gemm.hpp"
@@ -39,7 +40,7 @@ struct MicroTile {
 struct Schedule {
   Path path = Path::scale;
   UnitKind unit = UnitKind::fma;  // what multiplies
-  // The product formed is c's transpose, op(b)ᵀ·op(a)ᵀ: rows below are c's columns. dot, outer: b
+  // The product formed is c's transpose: rows below are c's columns. dot, outer: b
   // is the operand with the skinny dimension.
   bool transposed = false;
   int threads = 1;
@@ -48,20 +49,31 @@ struct Schedule {
   // micro-panels are packed nc columns at a time. outer: nc columns of the long operand a task, kc
   // deep. dot: kc deep, nc rows of the long operand a task.
   std::int64_t mc = 1, kc = 1, nc = 1, kb = 1;
-  bool pack_a = false;   // packed: blocks of a are copied. dot: the skinny operand is
-  bool share_a = false;  // packed, with pack_a: packed once for all threads, like b
+  // packed: a is packed too, once for all threads, like b; m is innermost then (a B micro-panel
+  // stays in L1), else n (an A micro-panel does). dot: the skinny operand is packed.
+  bool pack_a = false;
+  bool share_a = false;  // units: a is packed once for all threads, else each task packs its own
   bool pack_b = false;   // unpacked: each part copies the micro-panels of b that it uses
-  // Loop order around the micro-kernel. unpacked, packed: 1 n innermost (an A micro-panel stays in
-  // L1), 0 m innermost (a B micro-panel stays in L1). outer: 1 whole rows of c, 0 micro-tiles. dot:
-  // 1 rows that are read at once lie pages apart, 0 they are neighbours.
+  // Loop order. outer: 1 whole rows of c, 0 micro-tiles. dot: 1 rows that are read at once lie
+  // pages apart, 0 they are neighbours.
   bool order = false;
-  bool fixed = false;   // static scheduling: a thread has the same tasks in every run
-  bool stream = false;  // c is written with non-temporal stores
+  bool fixed = false;  // static scheduling: a thread has the same tasks in every run
   std::int64_t m_parts = 1, n_parts = 1, k_parts = 1;  // tasks: shares of m, n and k
   std::int64_t batch_parts = 1;  // unpacked: tasks' shares of the batches; packed: phases'
 
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
+
+// cᵀ = op(b)ᵀ · op(a)ᵀ.
+inline Gemm transpose_of(Gemm g) {
+  std::swap(g.m, g.n);
+  std::swap(g.trans_a, g.trans_b);
+  g.trans_a = !g.trans_a;
+  g.trans_b = !g.trans_b;
+  return g;
+}
+// The product that a schedule forms.
+inline Gemm formed(const Schedule& s, const Gemm& g) { return s.transposed ? transpose_of(g) : g; }
 
 inline constexpr std::int64_t float_bytes = sizeof(float);
 inline constexpr std::int64_t workspace_limit = std::int64_t{64} << 20;

@@ -22,14 +22,6 @@ namespace HWY_NAMESPACE {
 using std::int64_t;
 using DI = hn::RebindToSigned<DF>;
 
-template <class Body>
-void ForVectors(int64_t count, const Body& body) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(DF()));
-  int64_t j = 0;
-  for (; j + lanes <= count; j += lanes) body(j, Whole());
-  if (j < count) body(j, Part(DF(), static_cast<std::size_t>(count - j)));
-}
-
 // Elements [j,…) of a row of `type` as floats.
 template <class Loader>
 HWY_INLINE VF LoadReals(DType type, const std::byte* row, int64_t j, const Loader& loader,
@@ -65,19 +57,25 @@ struct Rows {
   int64_t ld;
 };
 
+// Integer sums from column `col` of row i on, less 128 times those of b's columns.
+HWY_INLINE hn::Vec<DI> SumsAt(const SumTile& tile, int64_t i, int64_t col) {
+  const DI di;
+  const auto sums =
+      hn::LoadU(di, reinterpret_cast<const std::int32_t*>(tile.sums) + i * tile.ld + col);
+  if (tile.column_sums == nullptr) return sums;
+  return hn::Sub(sums, hn::ShiftLeft<7>(hn::LoadU(di, tile.column_sums + col)));
+}
+
 // alpha · sums + beta · c0. What there is of these is known to the compiler: rows have but a few
 // vectors.
 template <bool has_sums, bool integers, bool scaled, bool adds>
 void FormRowsOf(const StoreJob& job, const SumTile& tile, const Rows& rows) {
   const DF d;
-  const DI di;
   const VF alpha = hn::Set(d, job.alpha), beta = hn::Set(d, job.beta), one = hn::Set(d, 1.0f);
   const int64_t j0 = rows.j0, cols = rows.cols;
   const float* const column_scale = tile.column_scale;
-  const std::int32_t* const column_sums = tile.column_sums;
   const DType c0_type = job.c0.dtype;
   for (int64_t i = rows.first; i < rows.last; ++i) {
-    const std::uint32_t* const sums = has_sums ? tile.sums + i * tile.ld : nullptr;
     const std::byte* const c0 = adds ? RowOf(job.c0, tile.at, i) : nullptr;
     float* const to = rows.to + (i - rows.first) * rows.ld;
     const bool by_row = scaled && integers && tile.row_scale != nullptr;
@@ -86,13 +84,9 @@ void FormRowsOf(const StoreJob& job, const SumTile& tile, const Rows& rows) {
       const int64_t col = j0 + j;
       VF value = hn::Zero(d);
       if constexpr (integers) {
-        auto sum = hn::LoadU(di, reinterpret_cast<const std::int32_t*>(sums) + col);
-        if (column_sums != nullptr) {
-          sum = hn::Sub(sum, hn::ShiftLeft<7>(hn::LoadU(di, column_sums + col)));
-        }
-        value = hn::ConvertTo(d, sum);
+        value = hn::ConvertTo(d, SumsAt(tile, i, col));
       } else if constexpr (has_sums) {
-        value = hn::LoadU(d, reinterpret_cast<const float*>(sums) + col);
+        value = hn::LoadU(d, reinterpret_cast<const float*>(tile.sums) + i * tile.ld + col);
       }
       if constexpr (scaled) {
         const VF scale = column_scale != nullptr ? VF(loader.Load(d, column_scale + col)) : one;
@@ -132,22 +126,10 @@ void StoreIntegers(const StoreJob& job, const SumTile& tile) {
       std::fill_n(reinterpret_cast<std::int32_t*>(c), tile.at.cols, 0);
       continue;
     }
-    const auto* const sums = reinterpret_cast<const std::int32_t*>(tile.sums) + i * tile.ld;
-    auto* const to = reinterpret_cast<std::int32_t*>(c);
-    const DI di;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(di));
     // Modulo 2^32, in which sums that pass through more than int32 holds come back.
-    const auto sum = [&](int64_t j) HWY_ATTR {
-      const auto sums_here = hn::LoadU(di, sums + j);
-      if (tile.column_sums == nullptr) return sums_here;
-      return hn::Sub(sums_here, hn::ShiftLeft<7>(hn::LoadU(di, tile.column_sums + j)));
-    };
-    int64_t j = 0;
-    for (; j + lanes <= tile.at.cols; j += lanes) hn::StoreU(sum(j), di, to + j);
-    if (j == tile.at.cols) continue;
-    HWY_ALIGN std::int32_t last[hn::MaxLanes(DF())];
-    hn::Store(sum(j), di, last);
-    std::copy_n(last, tile.at.cols - j, to + j);
+    ForVectors(tile.at.cols, [&](int64_t j, const auto& loader) HWY_ATTR {
+      loader.Store(hn::BitCast(DF(), SumsAt(tile, i, j)), DF(), reinterpret_cast<float*>(c) + j);
+    });
   }
 }
 
@@ -234,6 +216,14 @@ void ForReals(const ConvertCall& c, const Body& body) {
   }
 }
 
+template <class V, class D>
+HWY_INLINE void StoreFirst(V v, D d, int64_t count, hn::TFromD<D>* to) {
+  if (count == static_cast<int64_t>(hn::Lanes(d))) return hn::StoreU(v, d, to);
+  HWY_ALIGN hn::TFromD<D> all[hn::MaxLanes(D())];
+  hn::StoreU(v, d, all);
+  std::copy_n(all, count, to);
+}
+
 void Quantise(const ConvertCall& c) {
   const DF d;
   const DI di;
@@ -257,23 +247,17 @@ void Quantise(const ConvertCall& c) {
     const auto bits = hn::BitCast(du, hn::Add(scaled, shift));
     const auto bytes = hn::And(hn::Add(bits, hn::Set(du, offset)), hn::Set(du, 0xFFu));
     const auto narrow = hn::DemoteTo(d8, hn::BitCast(di, bytes));
-    if (here == static_cast<int64_t>(hn::Lanes(d))) return hn::StoreU(narrow, d8, to + j);
-    HWY_ALIGN std::uint8_t last[hn::MaxLanes(DF())];
-    hn::StoreU(narrow, d8, last);
-    std::copy_n(last, here, to + j);
+    StoreFirst(narrow, d8, here, to + j);
   });
 }
 
 void Convert(const ConvertCall& c) {
   if (c.to_type != &bfloat16) return Quantise(c);
   const hn::Rebind<std::uint16_t, DF> d16;
-  HWY_ALIGN std::uint16_t each[hn::MaxLanes(DF())];
   auto* const to = static_cast<std::uint16_t*>(c.to);
   ForReals(c, [&](int64_t j, VF value, int64_t here) HWY_ATTR {
     const auto narrow = hc::Short<BFloat16>::Rounded(DF(), d16, value);
-    if (here == static_cast<int64_t>(hn::Lanes(d16))) return hn::StoreU(narrow, d16, to + j);
-    hn::StoreU(narrow, d16, each);
-    std::copy_n(each, here, to + j);
+    StoreFirst(narrow, d16, here, to + j);
   });
 }
 

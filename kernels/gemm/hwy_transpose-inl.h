@@ -1,6 +1,5 @@
 // Transposition for the hwy GEMM, for the ISA target being compiled: packing micro-panels of an
-// operand that is contiguous along k, and storing c where its transpose was formed. Next:
-// hwy_micro-inl.h.
+// operand that is contiguous along k, and c where its transpose was formed. Next: hwy_micro-inl.h.
 #if defined(ROOFLANE_GEMM_HWY_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ROOFLANE_GEMM_HWY_TRANSPOSE_INL_H_
 #undef ROOFLANE_GEMM_HWY_TRANSPOSE_INL_H_
@@ -20,51 +19,6 @@ HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
 namespace hn = vectors::HWY_NAMESPACE;
-
-#if HWY_TARGET != HWY_SCALAR
-// A 4 × 4 block, transposed in registers.
-class TransposedBlock {
- public:
-  HWY_INLINE TransposedBlock(const float* HWY_RESTRICT from, std::int64_t ld) {
-    const D4 d;
-    const auto r0 = hn::LoadU(d, from);
-    const auto r1 = hn::LoadU(d, from + ld);
-    const auto r2 = hn::LoadU(d, from + 2 * ld);
-    const auto r3 = hn::LoadU(d, from + 3 * ld);
-    const auto low01 = hn::InterleaveLower(d, r0, r1);
-    const auto low23 = hn::InterleaveLower(d, r2, r3);
-    const auto high01 = hn::InterleaveUpper(d, r0, r1);
-    const auto high23 = hn::InterleaveUpper(d, r2, r3);
-    v0_ = hn::ConcatLowerLower(d, low23, low01);
-    v1_ = hn::ConcatUpperUpper(d, low23, low01);
-    v2_ = hn::ConcatLowerLower(d, high23, high01);
-    v3_ = hn::ConcatUpperUpper(d, high23, high01);
-  }
-  HWY_INLINE void Scale(float factor) {
-    const auto f = hn::Set(D4(), factor);
-    v0_ = hn::Mul(f, v0_), v1_ = hn::Mul(f, v1_), v2_ = hn::Mul(f, v2_), v3_ = hn::Mul(f, v3_);
-  }
-  HWY_INLINE void Add(float factor, const float* from, std::int64_t ld) {
-    const D4 d;
-    const auto f = hn::Set(d, factor);
-    v0_ = hn::MulAdd(f, hn::LoadU(d, from), v0_);
-    v1_ = hn::MulAdd(f, hn::LoadU(d, from + ld), v1_);
-    v2_ = hn::MulAdd(f, hn::LoadU(d, from + 2 * ld), v2_);
-    v3_ = hn::MulAdd(f, hn::LoadU(d, from + 3 * ld), v3_);
-  }
-  HWY_INLINE void Store(float* to, std::int64_t ld) const {
-    const D4 d;
-    hn::StoreU(v0_, d, to);
-    hn::StoreU(v1_, d, to + ld);
-    hn::StoreU(v2_, d, to + 2 * ld);
-    hn::StoreU(v3_, d, to + 3 * ld);
-  }
-
- private:
-  using D4 = hn::CappedTag<float, 4>;
-  hn::Vec<D4> v0_, v1_, v2_, v3_;
-};
-#endif
 
 #if HWY_TARGET != HWY_SCALAR
 // A vector: its block b, four floats, comes from row 4b.
@@ -145,44 +99,6 @@ inline void PackTransposed(const float* HWY_RESTRICT from, std::int64_t ldf, std
 #endif
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t c = 0; c < cols; ++c) to[c * ldt + r] = from[r * ldf + c];
-  }
-}
-
-// Sums [rows,cols], rows ld floats apart, of a product. Its transpose is stored.
-struct TransposedSums {
-  const float* data;
-  std::int64_t ld, rows, cols;
-};
-// Where they go: c [cols,rows] = alpha · sumsᵀ + beta · c0. beta = 0: c0 is not read.
-struct TransposedTarget {
-  float* c;
-  std::int64_t ldc;
-  const float* c0;
-  std::int64_t ldc0;
-  float alpha, beta;
-};
-inline void TransposeSums(const TransposedSums& sums, const TransposedTarget& t) {
-  const auto one = [&](std::int64_t i, std::int64_t j) {
-    const float v = t.alpha * sums.data[i * sums.ld + j];
-    t.c[j * t.ldc + i] = t.beta == 0 ? v : v + t.beta * t.c0[j * t.ldc0 + i];
-  };
-  std::int64_t j = 0;
-#if HWY_TARGET != HWY_SCALAR
-  for (; j + 4 <= sums.cols; j += 4) {
-    std::int64_t i = 0;
-    for (; i + 4 <= sums.rows; i += 4) {
-      TransposedBlock block(sums.data + i * sums.ld + j, sums.ld);
-      block.Scale(t.alpha);
-      if (t.beta != 0) block.Add(t.beta, t.c0 + j * t.ldc0 + i, t.ldc0);
-      block.Store(t.c + j * t.ldc + i, t.ldc);
-    }
-    for (; i < sums.rows; ++i) {
-      for (std::int64_t q = j; q < j + 4; ++q) one(i, q);
-    }
-  }
-#endif
-  for (; j < sums.cols; ++j) {
-    for (std::int64_t i = 0; i < sums.rows; ++i) one(i, j);
   }
 }
 

@@ -10,14 +10,13 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "kernels/common/vectors-inl.h"
+#include "kernels/gemm/hwy_part-inl.h"
 #include "kernels/gemm/unit.hpp"
+#undef ROOFLANE_LOWER_PART
 
 HWY_BEFORE_NAMESPACE();
 namespace rooflane::gemm {
 namespace HWY_NAMESPACE {
-namespace hn = vectors::HWY_NAMESPACE;
-
 using std::int64_t;
 
 // hwy_loops.cpp has it, in a unit of its own.
@@ -40,15 +39,7 @@ HWY_INLINE VI AddPairs(VI a, VI b, VI sum) {
 #endif
 }
 
-// As many accumulators as float32's micro-tiles have (hwy_micro-inl.h), and for the same reasons.
-#if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
-constexpr int kPairRows = 8, kPairVectors = 3;
-#elif HWY_ARCH_X86 && HWY_TARGET == HWY_AVX2
-constexpr int kPairRows = 6, kPairVectors = 2;
-#else
-constexpr int kPairRows = 4, kPairVectors = 2;
-#endif
-
+// Micro-tiles of float32's size, for the same reasons.
 template <int rows, int vectors>
 void PairTile(const MicroCall& call) {
   const DI d;
@@ -65,7 +56,7 @@ void PairTile(const MicroCall& call) {
   }
   const auto* a = reinterpret_cast<const std::int32_t*>(call.a);
   const auto* b = reinterpret_cast<const std::int32_t*>(call.b);
-  for (int64_t left = call.steps; left > 0; --left, a += rows, b += kPairVectors * lanes) {
+  for (int64_t left = call.steps; left > 0; --left, a += rows, b += kNv * lanes) {
     VI columns[vectors];
 #pragma GCC unroll 8
     for (int j = 0; j < vectors; ++j) columns[j] = hn::LoadU(d, b + j * lanes);
@@ -87,9 +78,9 @@ void PairTile(const MicroCall& call) {
 }
 
 void MultiplyPairs(const MicroCall& call) {
-  with_constant<kPairRows>(call.rows, [&](auto rows) HWY_ATTR {
+  with_constant<kMr>(call.rows, [&](auto rows) HWY_ATTR {
     call.cols <= static_cast<int64_t>(hn::Lanes(DI())) ? PairTile<rows, 1>(call)
-                                                       : PairTile<rows, kPairVectors>(call);
+                                                       : PairTile<rows, kNv>(call);
   });
 }
 
@@ -124,12 +115,6 @@ void PackPairs(const PackCall& c) {
   }
 }
 
-Unit PairSizes() {
-  Unit unit{};
-  unit.mr = kPairRows, unit.nr = kPairVectors * static_cast<int64_t>(hn::Lanes(DI()));
-  return unit;
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace rooflane::gemm
 HWY_AFTER_NAMESPACE();
@@ -147,7 +132,6 @@ namespace rooflane::gemm {
 HWY_EXPORT(MultiplyPanels);
 HWY_EXPORT(MultiplyPairs);
 HWY_EXPORT(PackPairs);
-HWY_EXPORT(PairSizes);
 
 std::string fma_path(std::int64_t target) {
   std::string isa = isa_name(target);
@@ -195,10 +179,12 @@ Unit fma_unit(DType a_type, DType b_type, std::int64_t target) {
 }
 
 Unit pair_unit(std::int64_t target) {
-  Unit unit = ROOFLANE_HWY_FUNCTION(PairSizes, target)();
+  const MicroTile tile = micro_tile_at(target);
+  Unit unit{};
   unit.kind = UnitKind::pmaddwd;
   unit.path = pair_path(target);
   unit.isa = isa_name(target);
+  unit.mr = tile.mr, unit.nr = tile.nr();
   unit.depth = 2, unit.words = 1;
   unit.k_together = unit.depth;
   unit.integers = true;

@@ -113,9 +113,10 @@ class Model : Costs {
   double blocks_of_k() const { return std::ceil(padded_k() / real(s_.kc)); }
   // Of so many micro-panels of a and b.
   double micro_kernels(double pm, double pn) const {
-    const double tile = real(unit_.mr * unit_.nr), vectors = tile / vector_words;
+    const double tile = real(unit_.mr * unit_.nr);
     const double rows = std::min(pm * real(unit_.mr), real(g_.m));
     const double used = unit_.whole_panels ? 1 : rows / (pm * real(unit_.mr));
+    const double vectors = used * tile / vector_words;
     return pm * pn *
            (2 * tile * used * padded_k() / unit_rates_.micro +
             ops(blocks_of_k() * (tile_ops + (load_ops + store_ops) * vectors) +
@@ -184,7 +185,7 @@ class Model : Costs {
     const Level to = own ? in_l2 : beyond_l1(times * packed);
     return times * (copy(bytes_of_k(type) * real(g_.k * vectors), of_k * k / word_bytes,
                          real(panels * width), real(width), along_k, to) +
-                    ops(setup_ops * real(panels)) + (own ? 0 : taken(packed)));
+                    ops((own ? tile_ops : setup_ops) * real(panels)) + (own ? 0 : taken(packed)));
   }
   double packing_of_a(bool own, int64_t panels) const {
     const double rows = real(g_.batch * g_.m);
