@@ -74,9 +74,9 @@ NO_NAMES_YET = ("kernels/", "src/backends/", "src/generate/", "src/jail/", "src/
                 "src/measure/calibrate.cpp", "src/measure/local_worker.cpp",
                 "tests/model_chain_test.cpp", "tests/opencl_limits_test.cpp")
 NO_COMMENTS_YET = (
-    "kernels/gemm/avx512.cpp", "kernels/gemm/few_product.cpp", "kernels/gemm/hwy_few",
+    "kernels/gemm/avx512.cpp", "kernels/gemm/hwy_few",
     "kernels/gemm/hwy_floats.cpp", "kernels/gemm/hwy_job.hpp", "kernels/gemm/hwy_loops",
-    "kernels/gemm/hwy_schedule", "kernels/gemm/packed_product.cpp", "kernels/gemm/scalar.cpp",
+    "kernels/gemm/hwy_schedule", "kernels/gemm/scalar.cpp",
     "kernels/gemm/unit", "python/rooflane/tuning.py", "src/jail/jail",
     "src/jail/runner_process", "src/judge/judge.cpp", "tests/judge_test.cpp")
 C_FAMILY = (".cpp", ".hpp", ".h", ".c")
