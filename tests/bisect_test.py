@@ -103,6 +103,11 @@ class Bisect(unittest.TestCase):
         hashes = self.commits(100, 101, 100, 70, 70, 71)
         self.assertEqual(self.found(hashes)["commit"], hashes[3])
 
+    def test_it_says_how_many_builds_follow(self) -> None:
+        hashes = self.commits(*[100] * 5, *[130] * 4)
+        done = self.bisect(f"{hashes[0]}..{hashes[-1]}", *SHAPE, "--build", BUILD)
+        self.assertIn("bisect: 8 commits, about 3 more to build and time\n", done.stderr)
+
     def test_a_change_the_other_way_on_the_path_is_passed_over(self) -> None:
         hashes = self.commits(100, 80, 80, 80, 150, 150)
         self.assertEqual(self.found(hashes)["commit"], hashes[4])
