@@ -22,7 +22,7 @@ SHAPE = ("--shape", "softmax:rows=4,cols=8")
 # commit's file `speed` has its time; `broken` fails to build.
 BUILD = """set -e
 if [ "$(cat speed)" = broken ]; then echo "no such file"; exit 1; fi
-mkdir -p build
+mkdir -p build/librooflane.so.0.p build/rooflane.p
 cp speed build/librooflane.so.0
 cat >build/rooflane <<'END'
 #!/usr/bin/env python3
