@@ -58,7 +58,7 @@ class Judge:
                     seconds *= 2
                     found = self._measure(commit, seconds)
             self.known[commit] = found
-            factor = f", {found.ratio:.3f} of GOOD's time" if found.ratio else ""
+            factor = f", {found.ratio:.3f} times as long as GOOD" if found.ratio else ""
             print(f"bisect: {commit[:12]} is {found.verdict}{factor}", file=sys.stderr, flush=True)
         return self.known[commit]
 
