@@ -22,7 +22,7 @@ SHAPE = ("--shape", "softmax:rows=4,cols=8")
 # commit's file `speed` has its time; `broken` fails to build.
 BUILD = """set -e
 if [ "$(cat speed)" = broken ]; then echo "no such file"; exit 1; fi
-mkdir -p build
+mkdir -p build/librooflane.so.0.p build/rooflane.p
 cp speed build/librooflane.so.0
 cat >build/rooflane <<'END'
 #!/usr/bin/env python3
@@ -102,6 +102,11 @@ class Bisect(unittest.TestCase):
     def test_so_is_that_of_a_speed_up(self) -> None:
         hashes = self.commits(100, 101, 100, 70, 70, 71)
         self.assertEqual(self.found(hashes)["commit"], hashes[3])
+
+    def test_it_says_how_many_builds_follow(self) -> None:
+        hashes = self.commits(*[100] * 5, *[130] * 4)
+        done = self.bisect(f"{hashes[0]}..{hashes[-1]}", *SHAPE, "--build", BUILD)
+        self.assertIn("bisect: 8 commits, about 3 more to build and time\n", done.stderr)
 
     def test_a_change_the_other_way_on_the_path_is_passed_over(self) -> None:
         hashes = self.commits(100, 80, 80, 80, 150, 150)

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numbers>
 #include <random>
 
 #include "core/statistics.hpp"
@@ -108,6 +110,26 @@ TEST_CASE("Student's tail and quantile agree with printed tables") {
   CHECK(student_quantile(0.025, 2) == doctest::Approx(4.302653).epsilon(1e-5));
   CHECK(student_quantile(0.025, 1) == doctest::Approx(12.7062).epsilon(1e-5));
   CHECK(student_quantile(0.025, 1000) == doctest::Approx(1.962339).epsilon(1e-5));
+  CHECK(student_quantile(0.0005, 5) == doctest::Approx(6.868827).epsilon(1e-6));
+  CHECK(student_tail(std::numeric_limits<double>::infinity(), 3) == 0);
+}
+
+TEST_CASE("Student's tail and quantile agree with closed forms, for whole df and between") {
+  for (const double t : {1e-9, 0.1, 0.7, 1.0, 3.0, 50.0, 1e6}) {
+    CHECK(student_tail(t, 1) ==
+          doctest::Approx(std::atan2(1, t) / std::numbers::pi).epsilon(1e-12));
+    const double root = std::sqrt(2 + t * t);
+    CHECK(student_tail(t, 2) == doctest::Approx(1 / (root * (root + t))).epsilon(1e-12));
+  }
+  for (const double df : {0.5, 1.5, 7.25, 333.0, 1e5}) {
+    double before = std::numeric_limits<double>::infinity();
+    for (const double tail : {1e-12, 1e-4, 0.005, 0.2, 0.499}) {
+      const double t = student_quantile(tail, df);
+      CHECK(student_tail(t, df) == doctest::Approx(tail).epsilon(1e-11));
+      CHECK(t < before);
+      before = t;
+    }
+  }
 }
 
 TEST_CASE("p-values grow by the number of rows over their rank, and keep their order") {

@@ -45,6 +45,18 @@ class Foreign(unittest.TestCase):
             env={**os.environ, "ROOFLANE_PEERS": FAKE_PEERS, **(env or {})})
         return result.returncode, result.stdout, result.stderr
 
+    @staticmethod
+    def recorded(path):
+        """A path as results name it: relative to the tree that the program was built in."""
+        tree = os.path.dirname(os.path.dirname(ROOFLANE))
+        in_tree = os.path.isdir(os.path.join(tree, "scripts")) and path.startswith(tree + os.sep)
+        return os.path.relpath(path, tree) if in_tree else path
+
+    def workers(self, name):
+        """What a run's document says of each variant's worker."""
+        with open(self.path(name), encoding="utf-8") as file:
+            return {w["variant"]: w for w in json.load(file)["context"]["workers"]}
+
     def refuse(self, status, words, *arguments):
         """One line on standard error that holds all the words."""
         got, out, err = self.call(*arguments)
@@ -227,9 +239,8 @@ class Against(Foreign):
                          {"hwy": "PASSED", "hwy@other": "PASSED"})
         self.assertEqual(rows["hwy"]["isa"], rows["hwy@other"]["isa"])
         self.assertEqual(rows["hwy@other"]["backend"], "highway")
-        with open(self.path("run.json"), encoding="utf-8") as file:
-            workers = {w["variant"]: w for w in json.load(file)["context"]["workers"]}
-        self.assertEqual(workers["hwy@other"]["command"], [ROOFLANE, "worker"])
+        workers = self.workers("run.json")
+        self.assertEqual(workers["hwy@other"]["command"], [self.recorded(ROOFLANE), "worker"])
         self.assertEqual(workers["hwy@other"]["environment"], workers["hwy"]["environment"])
         with open(self.path("rows.csv.samples.csv"), encoding="utf-8", newline="") as file:
             samples = list(csv.DictReader(file))
@@ -283,7 +294,7 @@ class Peers(Foreign):
             "no-time": ("RUNTIME_ERROR", "-1 ns"), "no-runs": ("RUNTIME_ERROR", "0 runs"),
             "refuses": ("UNSUPPORTED", "not in the mood")}
         rows = self.rows("--shape", SMALL, "-v", "scalar", "--peers",
-                         ",".join([*expected, "absent"]), status=1)
+                         ",".join([*expected, "absent"]), "--json", "run.json", status=1)
         self.assertEqual(set(rows), {"scalar", *expected})
         self.assertEqual(rows["scalar"]["status"], "PASSED")
         for name, (status, reason) in expected.items():
@@ -294,6 +305,8 @@ class Peers(Foreign):
         self.assertEqual((honest["backend"], honest["library"]), ("python", "Fake 1.0"))
         self.assertLess(float(honest["err_value"]), 1)
         self.assertGreater(float(honest["err_value"]), 0)
+        command = self.workers("run.json")["honest"]["command"]
+        self.assertEqual(command[1:3], ["python3", self.recorded(FAKE_PEERS)])
 
     def test_a_peer_of_another_math_is_inaccurate_where_it_says_so_and_keeps_to_its_bound(self):
         shape = "gemm:m=3,n=5,k=64"

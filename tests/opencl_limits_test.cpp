@@ -216,6 +216,12 @@ TEST_CASE("features of a device without inline PTX name why its code path is the
       opencl::print_features(some) ==
       "code path nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16 wgmma; local arrays "
       "up to 224 KiB");
+  some.wgmma = false;
+  some.no_wgmma = "gives -1 at work-item 0, expected 992";
+  CHECK(
+      opencl::print_features(some) ==
+      "code path nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; no wgmma: gives -1 "
+      "at work-item 0, expected 992; local arrays up to 224 KiB");
 }
 
 TEST_CASE("a queue that was let go of is given out again, and one in use is not") {

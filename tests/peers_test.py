@@ -7,7 +7,9 @@ peers.py makes. Exits with 77 (skipped) where PyPI cannot be reached. NAMEs are 
 through the same shapes, by hand.
 """
 import array
+import copy
 import csv
+import functools
 import json
 import math
 import os
@@ -70,6 +72,24 @@ SHAPES = [
     "activation:rows=300,cols=513,kind=silu", "activation:rows=0,cols=5,kind=tanh",
 ]
 
+# A process that fills inputs as peers do: a line of JSON for each problem, answered by the folder
+# that they are in.
+FILLER = """
+import json
+import sys
+sys.path.insert(0, sys.argv[1])
+from peer_workers.peer import aligned_array
+from peer_workers.problem import fill_inputs, problem_of
+for line in sys.stdin:
+    told, folder, seed, distribution = json.loads(line)
+    problem = problem_of(told)
+    arrays = {t.name: aligned_array(t.shape, t.dtype) for t in problem.tensors}
+    fill_inputs(problem, seed, arrays, 2, distribution)
+    for tensor in problem.tensors[:-1]:
+        arrays[tensor.name].tofile(f"{folder}/{tensor.name}.bin")
+    print(folder, flush=True)
+"""
+
 
 def npy(path):
     """The values of a .npy file of version 1 in C order; of 16-bit floats their bits."""
@@ -82,6 +102,7 @@ def npy(path):
     return array.array(letter, content[10 + length:])
 
 
+@functools.cache
 def resolved(shape):
     """The problem of a shape with every parameter and tensor, as workers are told it."""
     told = subprocess.run([ROOFLANE, "list", "--json", "--shape", shape], check=True,
@@ -201,17 +222,17 @@ class Peers(unittest.TestCase):
 
     def test_inputs_are_those_of_the_seed_bit_for_bit(self):
         python = self.python_of("numpy")
-        code = f"import sys; sys.path.insert(0, {os.path.dirname(PEERS)!r})\n" + """
-import json
-import numpy as np
-from peer_workers.peer import aligned_array
-from peer_workers.problem import fill_inputs, problem_of
-problem = problem_of(json.loads(sys.argv[1]))
-arrays = {t.name: aligned_array(t.shape, t.dtype) for t in problem.tensors}
-fill_inputs(problem, int(sys.argv[3]), arrays, 2, json.loads(sys.argv[4]))
-for tensor in problem.tensors[:-1]:
-    arrays[tensor.name].tofile(sys.argv[2] + "/" + tensor.name + ".bin")
-"""
+        filler = subprocess.Popen([python, "-c", FILLER, os.path.dirname(PEERS)], text=True,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(filler.wait)
+        self.addCleanup(filler.stdout.close)
+        self.addCleanup(filler.stdin.close)
+
+        def fill(shape, folder, seed, distribution=None):
+            filler.stdin.write(json.dumps([resolved(shape), folder, seed, distribution]) + "\n")
+            filler.stdin.flush()
+            self.assertEqual(filler.stdout.readline().rstrip("\n"), folder)
+
         for shape, names in [("gemm:m=300,n=210,k=170,batch=2,trans_b=1,beta=1", "a b c0"),
                              ("softmax:rows=9,cols=777", "x"),
                              ("softmax:rows=9,cols=777,type=f16", "x"),
@@ -226,8 +247,7 @@ for tensor in problem.tensors[:-1]:
                               "q k v")]:
             for seed in (1, 2**63 - 1):
                 folder = self.inputs(shape, seed)
-                subprocess.run([python, "-c", code, json.dumps(resolved(shape)), folder,
-                                str(seed), "null"], check=True)
+                fill(shape, folder, seed)
                 for name in names.split():
                     with self.subTest(shape=shape, seed=seed, tensor=name):
                         with open(os.path.join(folder, name + ".bin"), "rb") as file:
@@ -245,8 +265,7 @@ for tensor in problem.tensors[:-1]:
                 with self.subTest(shape=shape, distribution=name):
                     folder = self.inputs(shape, 3, "--distribution", name)
                     asked = {"name": name, "ranges": {"x": limits}}
-                    subprocess.run([python, "-c", code, json.dumps(resolved(shape)), folder, "3",
-                                    json.dumps(asked)], check=True)
+                    fill(shape, folder, 3, asked)
                     with open(os.path.join(folder, "x.bin"), "rb") as file:
                         ours = file.read()
                     self.assertEqual(ours, npy(os.path.join(folder, "x.npy")).tobytes())
@@ -307,7 +326,7 @@ fake_ggml.check(sys.argv[1:])
     def test_what_cannot_be_served_is_refused_with_a_reason(self):
         worker = self.serve("numpy")
         good = "gemm:m=2,n=2,k=2"
-        half = resolved(good)
+        half = copy.deepcopy(resolved(good))
         half["tensors"][0]["dtype"] = "float16"
         for shape, fields, status, word in [
                 (f"{good},prepack=1", {}, "UNSUPPORTED", "prepack"),

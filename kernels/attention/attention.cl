@@ -32,7 +32,7 @@ typedef CAT(float, VQ) floatq;
 #define SLICES (W > Q_VECTORS ? W / Q_VECTORS : 1)
 // Items that share a row of the mask: so many neighbours read from a line of memory.
 #define MASK_KEYS (W % 16 == 0 ? 16 : 1)
-// Accumulators of o: registers where an item has few, else memory, whose loops stay rolled.
+// Accumulators of o: registers where an item has few, else memory, with loops that stay rolled.
 #if RESIDENT
 #define UNROLL_TILES _Pragma("unroll")
 #else
@@ -200,7 +200,7 @@ INLINED void add_values(floatv (*sum)[TM][TV], __local const float* st,
   }
 }
 
-// Rows of o, or of the parts, whose first row of this share is split_row0.
+// Rows of o, or of the parts, from split_row0 on, the first row of this share.
 INLINED void put_rows(__global float* o, floatv (*sum)[TM][TV],
                                              __local const float* total, __local const int* sees,
                                              const Place at, long split_row0, int splits, int group,

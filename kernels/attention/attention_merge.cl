@@ -1,7 +1,7 @@
 // Puts the shares of a row's keys together (`merged` of attention_rows.cl). `state` holds maximum and sum of
-// each share's row; a maximum of -inf tells that the row sees no key of the share (one whose keys all
-// score -inf has -FLT_MAX and becomes NaN). Of the first EXCHANGED columns of a part two neighbours each
-// have changed places.
+// each share's row; a maximum of -inf means that the row sees no key of the share (a row with keys that all
+// score -inf has -FLT_MAX and becomes NaN). In the first EXCHANGED columns of a part each pair of
+// neighbours has changed places.
 //
 // One group of W items per row of a batch entry and kv head.
 

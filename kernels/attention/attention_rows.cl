@@ -24,8 +24,8 @@ int visible_keys(int r, int group, int q_len, int kv_len, int causal) {
 // Where they begin: with a window the last ones alone are seen.
 int first_visible(int end, int window) { return window == 0 || end < window ? 0 : end - window; }
 
-// Row r of this batch entry and kv head, whose first query head is head0, among those of q and o;
-// and where it begins.
+// Row r of this batch entry and kv head among those of q and o, and where it begins. head0 is the kv
+// head's first query head.
 long row_of(int r, int group, int q_len, int head0) {
   return (long)(head0 + r % group) * q_len + r / group;
 }
@@ -43,7 +43,6 @@ typedef struct {
   int first_key, end_key;    // the keys of this group's share
 } Place;
 // Functions that take a Place or an item's arrays are inlined: a call would put them in memory.
-#define INLINED __attribute__((always_inline))
 INLINED Place place_of(int head, int row0, int block_rows, int split, int keys_per_split, int group, int q_len,
                int held, int causal, int window) {
   Place p;
@@ -67,8 +66,8 @@ void put_state(__global float* state, long row, bool sees_none, float high, floa
   state[row * 2 + 1] = total;
 }
 
-// VW neighbours from column `at` on of a row of o from its shares of the keys, whose sums `parts` and states
-// have rows `rows` apart: with M the largest maximum and w = base^(maximum - M), Σ w·part / Σ w·sum; zeros
+// VW neighbours from column `at` on of a row of o from its shares of the keys. Their sums `parts` and
+// states have rows `rows` apart: with M the largest maximum and w = base^(maximum - M), Σ w·part / Σ w·sum; zeros
 // if the row sees no key. The base is that of the scores. AT_ONCE shares are asked for together.
 #if VW == 4
 typedef float4 floatw;

@@ -4,11 +4,11 @@
 //
 // A group of WARPS warps owns BQ query rows of one kv head, a warp MT fragments of 16; all walk over
 // tiles of BK keys with online softmax. Scores and outputs stay in the fragments' registers: the
-// lane that holds a score is the one that the second product wants the weight from, since any
+// lane that holds a score is the one that the second product needs the weight from, since any
 // order of keys is right as long as weights and values share it (2q, 2q + 1 of 8 stand for the units'
 // q, q + 4).
 //
-// One tile of keys and one of values stand in local memory: the next keys arrive while values are
+// One tile of keys and one of values are in local memory: the next keys arrive while values are
 // multiplied and the other way round. Rows are 16 (q, k) or 4 (v) floats beyond a multiple of 32 (16)
 // long, so that a warp's reads of 16 (8) bytes meet every bank once.
 //
@@ -255,7 +255,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
   copies_commit();
   for (int row = lid; row < BQ; row += ITEMS) is_wrong[row] = 0;
 
-  // Of rows g and g + 8 of each fragment; a row past the end repeats the last one and is not stored.
+  // Values of rows g and g + 8 of each fragment; a row past the end repeats the last one and is not stored.
   int sees[MT][2][WARP_LANES];
   float high[MT][2][WARP_LANES];
   float total[MT][2][WARP_LANES];

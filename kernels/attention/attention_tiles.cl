@@ -76,7 +76,7 @@
 // Whether the last round of items is a part of one, and this item is not in it.
 #define IS_SPARE(n, floats) ((floats) / VW % W != 0 && n + lid >= (floats) / VW)
 
-// Asks for a chunk of a tile that has `keys` keys and whose rows of k and v begin here.
+// Asks for a chunk of a tile of `keys` keys; its rows of k and v begin here.
 void copy_chunk(__local float* to, __global const float* k, __global const float* v, int chunk,
                 uint keys) {
   const uint lid = get_local_id(0);
@@ -173,7 +173,7 @@ INLINED void load_queries(__local float* to, __global const float* q, const Plac
   }
 }
 
-// Step 1 of a chunk of columns: s += q·kᵀ, whose columns begin at x_at and y_at.
+// Step 1 of a chunk of columns, which begin at x_at and y_at: s += q·kᵀ.
 INLINED void multiply_keys(float (*s)[SN], __local const float* x_at, __local const float* y_at, int tx,
                       int ty) {
 #define LOAD_Q(to, d, like)                                      \
@@ -266,7 +266,7 @@ INLINED void weigh(float (*s)[SN], float (*sum)[ON], float* high, float* total, 
   _Pragma("unroll") for (int i = 0; i < TM; i += 4)                                         \
       GET4((to) + i, __local, p_at + (key) * BQ + 4 * P_VECTOR(ty + i / 4 * TR, like));
 
-// Step 3 of a chunk of values from key `first` of the tile on, of which `left` exist: sum += p·v.
+// Step 3 of a chunk of values from key `first` of the tile on; `left` of them exist: sum += p·v.
 INLINED void add_values(float (*sum)[ON], __local const float* p_at, __local const float* v_at, int first,
                    int left, int tx, int ty) {
   float x[2][TM], y[2][ON];
@@ -405,7 +405,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void tiles(
       next_keys -= BK;                                                               \
     }                                                                                \
   }
-  // The next chunk, once all its copies have come; what stands between happens first.
+  // The next chunk, once all its copies have come; `between` happens first.
 #define NEXT_CHUNK(between)                            \
   copies_wait(STAGES - 2);                             \
   __local const float* chunk_at = ring + slot * CHUNK; \

@@ -1,5 +1,5 @@
 // Attention, variant `opencl`: tiles of queries and keys with online softmax. attention.cl is for
-// any device, attention_tiles.cl and attention_decode.cl for those whose code path is NVIDIA's,
+// any device, attention_tiles.cl and attention_decode.cl for those with NVIDIA's code path,
 // attention_tensor.cl for math 3xtf32 (their tunings: opencl_decode.hpp, opencl_tiles.hpp,
 // opencl_tensor.hpp); here the tile is chosen, keys are split among groups when there are few query
 // rows, and the grid is laid out.
@@ -307,8 +307,8 @@ class OpenclPlan final : public opencl::DevicePlan {
     size_ = launch_of(heads_ * row_blocks, tiles.items());
   }
 
-  // The arguments OPTIONS of attention_rows.cl. Where there is no mask, or no lengths, q stands in
-  // its place and is not read as such. The cap is in units of the kernel's scores.
+  // The arguments OPTIONS of attention_rows.cl. Where there is no mask, or no lengths, q is
+  // passed instead and is not read as such. The cap is in units of the kernel's scores.
   cl_mem mask_or_q() const { return copy_of(s_.mask ? "mask" : "q"); }
   cl_mem lengths_or_q() const { return copy_of(s_.lengths ? "lengths" : "q"); }
   cl_int window() const { return number(std::min(s_.window, longest)); }
@@ -340,7 +340,7 @@ class OpenclPlan final : public opencl::DevicePlan {
     const bool at_once = groups <= room.units * tiles.at_a_time(room, s_.head_dim);
     return tiles.splits == 1 && at_once ? room.units : std::max<int64_t>(groups, 1);
   }
-  // Of the keys that a block of rows sees together.
+  // Each split's share of the keys that a block of rows sees together.
   int64_t keys_per_split(int64_t splits, int64_t multiple, int64_t block_rows) const {
     const int64_t keys = s_.most_keys((block_rows + s_.group() - 2) / s_.group() + 1);
     return ceil_div(ceil_div(keys, splits), multiple) * multiple;

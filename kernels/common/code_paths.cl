@@ -1,7 +1,7 @@
 // Put after vectors.cl before every room's .cl: the few operations that devices do differently, once
-// per code path. CODE_PATH=1, NVIDIA: inline PTX, for devices whose probe (src/backends/opencl_features.hpp)
-// has run it. CODE_PATH=0, portable: OpenCL C 1.2 with the same meaning, so that a kernel written with
-// them is tested on any device.
+// per code path. CODE_PATH=1, NVIDIA: inline PTX, for devices on which the probe
+// (src/backends/opencl_features.hpp) ran it. CODE_PATH=0, portable: OpenCL C 1.2 with the same
+// meaning, so that a kernel written with them is tested on any device.
 
 #ifndef CODE_PATH
 #define CODE_PATH 0
@@ -218,7 +218,7 @@ float near_max(float value, __local float* scratch, int along, int apart) {
 #define UNROLL_LANES
 #endif
 
-// Parameters of kernels whose groups may share a row.
+// Parameters of kernels with groups that may share a row.
 #if SPLITS > 1
 #define SPLIT_PARAMS , __global float4 *partials, __global uint *next_number
 #else

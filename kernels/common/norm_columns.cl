@@ -7,7 +7,7 @@
 // with `left` vectors from there on. Elements outside the row are any.
 typedef float8 Columns;
 
-INLINE Columns columns_at(__global const float4* from, int j, int place, int left) {
+INLINED Columns columns_at(__global const float4* from, int j, int place, int left) {
   const float4 high = column_where(j * LX, left, from + j * LX, 0.0f);
   if (ALIGNED) return (Columns)(high, high);
   const bool has_low = j > 0 || place > 0;
@@ -18,7 +18,7 @@ INLINE Columns columns_at(__global const float4* from, int j, int place, int lef
 // The same where the items of a warp share one row: most values come from a neighbour's registers.
 // All items of the warp call it together.
 #if CODE_PATH == 1 && LX >= 32 && !ALIGNED
-INLINE Columns columns_together(__global const float4* from, int j, int place, int left) {
+INLINED Columns columns_together(__global const float4* from, int j, int place, int left) {
   const float4 high = column_where(j * LX, left, from + j * LX, 0.0f);
   const bool has_low = place % 32 == 0 && (j > 0 || place > 0);
   float4 low = column_where(has_low ? j * LX - 1 : left, left, from + j * LX - 1, 0.0f);
@@ -31,7 +31,7 @@ INLINE Columns columns_together(__global const float4* from, int j, int place, i
 #endif
 
 // By two, then by one. (Four copies of the loop, a shift each, took more registers.)
-INLINE float4 shifted(Columns c, int shift) {
+INLINED float4 shifted(Columns c, int shift) {
   if (ALIGNED) return c.hi;
   const bool by_two = shift & 2;
   const float4 two = by_two ? c.s2345 : c.hi;

@@ -214,13 +214,16 @@ std::int64_t InterleavedRows(const Io& io, std::int64_t begin, std::int64_t end,
   StoreCarry<Tag, typename Io::Element> carry;
   const auto write = [&](std::int64_t at, std::size_t count, const Mapping& row) ROOFLANE_LAMBDA {
     return InterleavedStream(d, io.y_row(at), count, carry,
-                             ResultOf<kCentred>(io.x_row(at), io.gamma, io.beta, row));
+                             ResultOf<kCentred>(io.x_row(at), io.gamma, io.beta, row),
+                             std::bool_constant<!kCentred>());
   };
   Mapping row;
   std::int64_t at = begin;
   for (; at < end; ++at) {
     const auto x = io.x_row(at);
-    auto before = at == begin ? write(at, 0, row) : write(at - 1, n, row);  // 0: none yet
+    const bool is_first = at == begin;
+    auto before = write(is_first ? at : at - 1, is_first ? 0 : n, row);  // 0: none yet
+    before.Start();
     Moments whole;
     const std::size_t length = BlockOf<kCentred>(n);
     for (std::size_t block = 0; block < n; block += length) {

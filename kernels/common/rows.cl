@@ -29,9 +29,6 @@
 #define TEAM_SCRATCH (RY * LY * TEAMS)
 #define LANE_SCRATCH (CODE_PATH == 1 ? 1 : ITEMS)
 
-// Functions that take arrays: without it a compiler may leave them in memory.
-#define INLINE __attribute__((always_inline))
-
 // The vector at p where at < left, else four times `fill`; and its counterpart. On code path 1 under a
 // predicate, not a branch, so that a compiler may start many before the first has come.
 #if CODE_PATH == 1
@@ -43,7 +40,7 @@
 #define LOAD_HINT ""
 #endif
 #define LOAD_WHERE(NAME, HINT)                                                         \
-  INLINE float4 NAME(int at, int left, __global const float4* p, float fill) {         \
+  INLINED float4 NAME(int at, int left, __global const float4* p, float fill) {         \
     float4 v;                                                                          \
     asm volatile(                                                                      \
         "{\n\t.reg .pred p;\n\tsetp.lt.s32 p, %5, %6;\n\t"                            \
@@ -60,7 +57,7 @@ LOAD_WHERE(column_where, "")
 #else
 #define STORE_HINT ""
 #endif
-INLINE void store_where(int at, int left, float4 v, __global float4* p) {
+INLINED void store_where(int at, int left, float4 v, __global float4* p) {
   asm volatile(
       "{\n\t.reg .pred p;\n\tsetp.lt.s32 p, %5, %6;\n\t"
       "@p st.global" STORE_HINT ".v4.f32 [%0], {%1, %2, %3, %4};\n\t}"
@@ -77,7 +74,7 @@ INLINE void store_where(int at, int left, float4 v, __global float4* p) {
 // the group calls it. `teams`: TEAM_SCRATCH values, other ones than in the call before; `lanes`:
 // LANE_SCRATCH floats. At most one barrier on code path 1.
 #define REDUCE_ROWS(NAME, TYPE, COMBINE, EXCHANGE)                                           \
-  INLINE void NAME(TYPE* value, __local TYPE* teams, __local float* lanes) {                 \
+  INLINED void NAME(TYPE* value, __local TYPE* teams, __local float* lanes) {                 \
     _Pragma("unroll") for (int mask = LANES / 2; mask > 0; mask /= 2) {                      \
       FOR_ROWS value[k] = COMBINE(value[k], EXCHANGE(value[k], mask, lanes));                \
     }                                                                                        \
@@ -123,7 +120,7 @@ REDUCE_ROWS(add_rows_exactly, float2, add_pairs, lane_xor_pair)
 // Groups that wait for each other count themselves in the order in which they start, unless the device
 // holds all of them at once (RESIDENT). (H200: without the count long rows would take 0.92 to 0.97
 // times as long, but nothing promises that groups start in the order of their numbers.)
-INLINE uint group_number(__global uint* next_number, __local uint* drawn) {
+INLINED uint group_number(__global uint* next_number, __local uint* drawn) {
 #if CODE_PATH == 1 && !RESIDENT
   if (get_local_id(0) == 0) *drawn = draw_number(next_number, get_num_groups(0));
   barrier(CLK_LOCAL_MEM_FENCE);
@@ -211,7 +208,7 @@ float4 keep_inside(float4 v, int j, Span s, float fill) {
 
 // The item's vectors of the row; `fill` outside. All loads start before the first is used. (A tensor's
 // last vector is in its memory entirely: device buffers hold whole ones.)
-INLINE void load_row(__global const float* x, Span s, float fill, float4* part) {
+INLINED void load_row(__global const float* x, Span s, float fill, float4* part) {
   __global const float4* from = (__global const float4*)x + s.first;
   FOR_CHUNK part[j] = load_where(j * LX, s.left, from + j * LX, fill);
   if (has_cut(s)) {
@@ -228,7 +225,7 @@ void store_lanes(float4 v, __global float* to, int low, int high) {
 }
 
 // Stores the item's vector j of the row unless it is cut. `to`: the address of the item's first one.
-INLINE void store_whole(float4 value, int j, Span s, __global float4* to) {
+INLINED void store_whole(float4 value, int j, Span s, __global float4* to) {
   store_where(j == 0 && s.begin ? s.end : j * LX, s.end, value, to + j * LX);
 }
 
@@ -242,7 +239,7 @@ void store_last(float4 value, Span s, __global float4* to) {
 
 // The item's vector that is the row's last one. (By masks: compilers put the array into memory for a
 // selection of one of its elements.)
-INLINE float4 last_of(const float4* part, Span s) {
+INLINED float4 last_of(const float4* part, Span s) {
   float4 last = part[0];
   FOR_CHUNK {
     const int4 here = -(j * LX == s.left - 1);
@@ -257,7 +254,7 @@ INLINE float4 last_of(const float4* part, Span s) {
 #define BLOCK (ITEMS * CHUNK + 4)
 
 // Copies `count` elements from element `start` of x on. Returns the first one's index in `block`.
-INLINE int stage_in(__global const float* x, long start, int count, __local float* block) {
+INLINED int stage_in(__global const float* x, long start, int count, __local float* block) {
   const int shift = ALIGNED ? 0 : (int)(start & 3);
   const int end = shift + count;
   __global const float* from = x + (start - shift);
@@ -272,7 +269,7 @@ INLINE int stage_in(__global const float* x, long start, int count, __local floa
   return shift;
 }
 
-INLINE void stage_out(__local const float* block, long start, int count, __global float* y) {
+INLINED void stage_out(__local const float* block, long start, int count, __global float* y) {
   const int shift = ALIGNED ? 0 : (int)(start & 3);
   const int end = shift + count;
   __global float* to = y + (start - shift);

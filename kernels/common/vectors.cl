@@ -4,6 +4,9 @@
 #define CAT_(x, y) x##y
 #define CAT(x, y) CAT_(x, y)
 
+// Functions that take an item's arrays or structs: a call would put them in memory.
+#define INLINED __attribute__((always_inline))
+
 // A loop written out, for arrays in registers.
 #define EACH(i, count) _Pragma("unroll") for (int i = 0; i < (count); ++i)
 

@@ -21,7 +21,7 @@ class FewProduct final : public UnitProduct {
     if (needs_column_sums()) column_sums_ = workspace(s_.threads * (s_.nc + store_slack));
     allocate_scratch(few.limit * (s_.nc + few.together), g_.m);
     if (g_.n % few.together != 0) {
-      // Of each thread: the last rows of several batches may be multiplied at once.
+      // One for each thread: the last rows of several batches may be multiplied at once.
       end_words_ = round_up(
           div_up(few.together * static_cast<int64_t>(b_type_->bytes(g_.k)), word_bytes), 16);
       rows_at_end_ = workspace(end_words_ * s_.threads);

@@ -73,7 +73,7 @@
 // sum += the tile of a, from this item's first row on, times that of b, from its first column on.
 // Inlined, since a call would put the sums in memory.
 #if RESIDENT
-__attribute__((always_inline)) void multiply_tiles(numberv (*sum)[ACROSS][TM][TV],
+INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV],
                                                    __local const number* a_at,
                                                    __local const number* b_at, int steps) {
   for (int p = 0; p < steps; ++p, a_at += LDA, b_at += LDB) {
@@ -86,7 +86,7 @@ __attribute__((always_inline)) void multiply_tiles(numberv (*sum)[ACROSS][TM][TV
   }
 }
 #else
-__attribute__((always_inline)) void multiply_tiles(numberv (*sum)[ACROSS][TM][TV],
+INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV],
                                                    __local const number* a_at,
                                                    __local const number* b_at, int steps) {
   for (int ni = 0; ni < ACROSS; ++ni)

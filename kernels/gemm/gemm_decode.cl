@@ -23,12 +23,12 @@ typedef uchar b_element;
 #define DECODE(TYPE, x) \
   ((TYPE) == F16 ? float_of_half((ushort)(x)) : (TYPE) == BF16 ? float_of_bfloat((ushort)(x)) : (x))
 
-// Blocks of 32 along k, whose columns are contiguous: scale, for q4_1 a minimum, integers.
+// Blocks of 32 along k with contiguous columns: scale, for q4_1 a minimum, integers.
 #define IN_BLOCKS (B_TYPE == Q8_0 || B_TYPE == Q4_0 || B_TYPE == Q4_1)
 #if IN_BLOCKS
 #define BLOCK_BYTES (B_TYPE == Q8_0 ? 34 : B_TYPE == Q4_0 ? 18 : 20)
 #define HALF_AT(p) float_of_half((ushort)((p)[0] | (p)[1] << 8))
-// Step p of k of a column, whose blocks begin at `column`.
+// Step p of k of the column with blocks from `column` on.
 float number_of_b(__global const uchar* column, int p) {
   __global const uchar* block = column + p / 32 * BLOCK_BYTES;
   const float scale = HALF_AT(block);

@@ -1,19 +1,19 @@
 // c = op(a)·op(b) of short operands on matrix units (mma.sync): float16 and bfloat16 with float32 sums,
 // 8-bit integers with int32 sums. TYPE is a's format; b's is the same, or s8. What follows the product
-// stands in gemm_output.cl.
+// is in gemm_output.cl.
 //
 // A group of WM × WN warps owns BM × BN elements of c, a warp MT fragments of 16 rows × NT of 8 columns.
 // Copies of 16 bytes bring tiles t+1 … t+STAGES-1 while tile t is multiplied; one barrier a tile.
 // Fragments are loaded by ldmatrix, those of the next step of k between the products of this one, also
-// where the next step is another tile's: the products hide the wait for it. Loads and copies stand
+// where the next step is another tile's: the products hide the wait for it. Loads and copies are
 // apart from each other, since a warp issues in order and many at once fill the queue to local memory.
 //
 // Tiles in local memory, where ldmatrix reads 8 rows of 16 bytes at a time without bank conflicts:
-//   deep (rows along k): rows of 128 bytes of k; piece q of row r stands at place q XOR r mod 8.
-//   wide (rows along m or n; 16-bit formats only, ldmatrix.trans turns 16-bit elements): a row per
+//   deep (rows along k): rows of 128 bytes of k; piece q of row r is at place q XOR r mod 8.
+//   wide (rows along m or n; 16-bit formats only, ldmatrix.trans transposes 16-bit elements): a row per
 //   step of k; pieces are swapped within eights by the step mod 8.
-// An operand whose rows are no multiple of 16 bytes, or of 8-bit integers across k, is laid out
-// anew by `lay` of gemm_parts.cl first: rows along k, filled up with zeros.
+// An operand with rows that are no multiple of 16 bytes, or with 8-bit integers across k, is first
+// rearranged by `rearrange` of gemm_parts.cl: rows along k, filled up with zeros.
 // GATE=1: the left half of a tile's columns are gate's, the right half up's, which end in one lane's hands.
 // Sums go through local memory, so that a row of c is written 16 bytes an item.
 // Lanes: as in gemm_tensor.cl, with CODE_PATH=0 one work-item plays all 32 of a warp.
@@ -91,8 +91,8 @@
     for (int u = 0; u < 32; ++u) places[u] = PLACE(u, i, s);                                    \
     load_matrices(x, tile, places, WIDE);                                                       \
   }
-// Lane l gets of matrix i, whose row r begins at places[8i + r], columns 2·(l mod 4) and the next one of row
-// l/4; transposed: of column l/4 those rows.
+// Row r of matrix i begins at places[8i + r]. Lane l gets columns 2·(l mod 4) and the next one of its row
+// l/4; transposed: those rows of its column l/4.
 void load_matrices(uint (*x)[4], __local const uchar* tile, const int* places, bool transposed) {
   for (int l = 0; l < 32; ++l) {
     for (int i = 0; i < 4; ++i) {
@@ -188,7 +188,7 @@ void MULTIPLY(number (*sum)[4], uint (*a)[4], uint (*b)[4], int h) {
 #define LOAD_A(place, i, s) LOAD_MATRICES(A_STRAIGHT, x[place][i], a_tile, A_PLACE, i, s)
 #define LOAD_B(place, i, s) LOAD_MATRICES(B_STRAIGHT, y[place][i], b_tile, B_PLACE, i, s)
 
-// a_ld, b_ld: bytes of a row; a_batch, b_batch: of a matrix. k in elements; where an operand was laid out anew,
+// a_ld, b_ld: bytes of a row; a_batch, b_batch: of a matrix. k in elements; where an operand was rearranged,
 // filled up. k = 0 reads neither a nor b. n: columns of c.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
     __global const uchar* restrict a, __global const uchar* restrict b,
@@ -233,7 +233,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_mma(
   b += B_AT(0, BK);                                                                             \
   k_room -= ROW;                                                                                \
   copies_commit();
-// Where copies come from is computed anew for each tile: kept from tile to tile it takes the registers
+// Where copies come from is computed again for each tile: kept from tile to tile it takes the registers
 // of fragments.
 #if CODE_PATH == 1
 #define ANEW(value, from) asm volatile("mov.b32 %0, %1;" : "=r"(value) : "r"(from))

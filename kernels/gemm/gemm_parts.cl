@@ -1,4 +1,4 @@
-// What the kernels for matrix units share, put before them: the operands' format, laying an operand out anew
+// What the kernels for matrix units share, put before them: the operands' format, rearranging an operand
 // for them, and adding up the sums of groups that share k. TYPE is a's format.
 
 #define BYTES (TYPE == F16 || TYPE == BF16 ? 2 : 1)  // of an element
@@ -34,8 +34,8 @@ __kernel void add_parts(__global const number* restrict parts, int batches, int 
   put_one(total[0], at, at % n, OUTPUT);
 }
 
-// Lays an operand of `rows` rows (along m or n) out along k: to[batch][row][ld bytes], zeros from k on. Element
-// (row, p) stands at from[row·outer + p·inner]. A group takes 64 rows × 64 steps of k, through local
+// Rearranges an operand of `rows` rows (along m or n) along k: to[batch][row][ld bytes], zeros from k on. Element
+// (row, p) is at from[row·outer + p·inner]. A group takes 64 rows × 64 steps of k, through local
 // memory where rows lie across k.
 #if BYTES == 2
 typedef ushort bits;
@@ -43,7 +43,7 @@ typedef ushort bits;
 typedef uchar bits;
 #endif
 #define LAY_ITEMS 256
-__kernel __attribute__((reqd_work_group_size(LAY_ITEMS, 1, 1))) void lay(
+__kernel __attribute__((reqd_work_group_size(LAY_ITEMS, 1, 1))) void rearrange(
     __global const bits* restrict from, __global bits* restrict to, int rows, int k, int ld,
     int outer, int inner, int row_tiles, int k_tiles) {
   __local bits tile[64 * 66];

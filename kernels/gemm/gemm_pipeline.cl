@@ -4,19 +4,19 @@
 //
 // A group of WM × WN × WK warps of 32 items owns BM × BN elements of c; a warp owns LM·TM rows ×
 // LN·TN columns of 1/WK of each tile's k, an item TM × TN results, all in registers. An item reads
-// TM + TN floats of local memory per TM·TN multiply-adds: with 8 × 16 three quarters of what local
-// memory delivers (128 bytes a clock for 128 multiply-adds), with 8 × 8 all of it. WK > 1 gives small
+// TM + TN floats of local memory per TM·TN multiply-adds: with 8 × 16 three quarters of local memory's
+// rate (128 bytes a clock for 128 multiply-adds), with 8 × 8 all of it. WK > 1 gives small
 // products, which have few tiles, more warps without smaller items; they add up in local memory.
 //
-// Both tiles stand in local memory with rows along m (n), so that an item reads its results' operands
+// Both tiles are in local memory with rows along m (n), so that an item reads its results' operands
 // 16 bytes at a time: they come in fours, and neighbouring items read neighbouring fours.
 //   A_DEEP=0, B_DEEP=0 (a transposed, b not): rows of the matrix are rows of the tile; straight
 //   copies.
-//   A_DEEP=1, B_DEEP=1 (a not transposed, b transposed): the copies turn the tile, one float each. A
+//   A_DEEP=1, B_DEEP=1 (a not transposed, b transposed): the copies transpose the tile, one float each. A
 //   warp copies 4 rows × 8 steps of k: whole 32-byte sectors of memory, and with rows of the tile 4
 //   floats longer than it is wide, 32 different banks. (Tiles left as they are, read in vectors
-//   along k, lost 8 % on an H200.) It still costs 4 to 12 % there, so that large products turn
-//   operands first (gemm_transpose.cl).
+//   along k, lost 8 % on an H200.) It still costs 4 to 12 % there, so that large products
+//   transpose operands first (gemm_transpose.cl).
 // Groups walk c in bands of RASTER row tiles, so that those that run together share a's and b's tiles
 // in the L2 cache.
 //   SPLIT=1: a group takes one of `splits` shares of k and writes its sums to `parts`.
@@ -125,7 +125,7 @@
 
 // Four sums as one vector, for the memory of others that add up the same tile. A vector pins its
 // parts to registers in a row, and y is loaded as vectors too; neighbours are exchanged, so that a
-// sum stands in the other bank than its y. (By count of the machine code straight ones take 8150
+// sum is in the other bank than its y. (By count of the machine code straight ones take 8150
 // clocks where these take 5320. Where nothing pins them, 14 of 128 sums share their y's bank; sums
 // that start as loaded vectors put that right by count, and were 4 to 8 % slower on an H200.)
 #define FOUR(i, j) (float4)(sum[i][j + 1], sum[i][j], sum[i][j + 3], sum[i][j + 2])
@@ -188,7 +188,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
   const long col0 = (long)(in_band / band_rows) * BN;
   const int rows_left = (int)min(m - row0, (long)BM);
   const int cols_left = (int)min(n - col0, (long)BN);
-  // Of a and b; padded operands have more than c.
+  // Rows and columns of a and b; padded operands have more than c.
   const int a_left = (int)min(rows_a - row0, (long)BM);
   const int b_left = (int)min(rows_b - col0, (long)BN);
   const bool is_inside = a_left == BM && b_left == BN;
@@ -233,8 +233,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
         barrier(CLK_LOCAL_MEM_FENCE);
         if (p0 + BK < k_end) LOAD_BOTH(0, next_slot, 0)
       }
-      // Rows there and back: at the turn y[j] is still at hand. Hopper reads two banks of registers
-      // once a clock, and a multiply-add whose three operands are all new takes two clocks: 8 + 1 a
+      // Rows there and back: where they reverse, y[j] is still at hand. Hopper reads two banks of registers
+      // once a clock, and a multiply-add of three new operands takes two clocks: 8 + 1 a
       // row of 8 straight on.
 #pragma unroll
       for (int i = 0; i < TM; ++i)

@@ -8,7 +8,7 @@
 //   COLUMNS=1 (float32 columns side by side): a lane owns R = VW columns, the warps divide k.
 //   STORED=1 (b in any other format, rows along k): as ROWS, but w comes into local memory in pieces
 //   of 16 bytes while what came before is decoded and multiplied (gemm_stored_rows.cl). Groups take
-//   blocks of rows in turn.
+//   blocks of rows by rotation.
 // SPLIT as in gemm_pipeline.cl: 1 writes the sums of a share of k to `parts`, 2 adds a block's up, 3
 // does both. FEW is `few` or the next compiled number above. GATE=1 (STORED alone): half of a warp's
 // rows are gate's, the others up's.
@@ -81,7 +81,7 @@ void copy_x(__local float* x_tile, __global const float* x, int p0, int few, int
 // sum += KC steps of k from p0 on; w: this item's first element of each row, or of its columns, at
 // step 0. Inlined, since a call would put the sums in memory.
 #if ROWS
-__attribute__((always_inline)) void multiply_tile(float (*sum)[FEW], __global const float** w,
+INLINED void multiply_tile(float (*sum)[FEW], __global const float** w,
                                                   __local const float* x_tile, int p0, int k_end,
                                                   int many) {
   const int lane = get_local_id(0) % 32;
@@ -101,7 +101,7 @@ __attribute__((always_inline)) void multiply_tile(float (*sum)[FEW], __global co
   }
 }
 #else
-__attribute__((always_inline)) void multiply_tile(float (*sum)[FEW], __global const float** w,
+INLINED void multiply_tile(float (*sum)[FEW], __global const float** w,
                                                   __local const float* x_tile, int p0, int k_end,
                                                   int many) {
 #pragma unroll UNROLL
@@ -115,7 +115,7 @@ __attribute__((always_inline)) void multiply_tile(float (*sum)[FEW], __global co
 #endif
 
 // sum = the products of the steps from k_begin to k_end: a tile of x is used, the next one arrives.
-__attribute__((always_inline)) void multiply_block(float (*sum)[FEW], __global const float** w,
+INLINED void multiply_block(float (*sum)[FEW], __global const float** w,
                                                    __global const float* x, __local float* x_tiles,
                                                    int k_begin, int k_end, int many, int few,
                                                    int k) {
@@ -140,7 +140,7 @@ __attribute__((always_inline)) void multiply_block(float (*sum)[FEW], __global c
 #define WARP_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 
-// Results of a warp whose sums are added up over its lanes at a time: a power of two, at most 32.
+// Results of a warp with sums that are added up over its lanes at a time: a power of two, at most 32.
 #define RESULTS (R * FEW)
 #define AT_A_TIME \
   (RESULTS > 16 ? 32 : RESULTS > 8 ? 16 : RESULTS > 4 ? 8 : RESULTS > 2 ? 4 : RESULTS)
@@ -159,7 +159,7 @@ __attribute__((always_inline)) void multiply_block(float (*sum)[FEW], __global c
       values[t] = (is_upper ? upper : lower) + lane_xor(is_upper ? lower : upper, half, scratch); \
     }                                                                            \
   }
-__attribute__((always_inline)) float sum_of_lanes(float* values, __local float* scratch) {
+INLINED float sum_of_lanes(float* values, __local float* scratch) {
   const int lane = get_local_id(0) % 32;
   FOLD(16) FOLD(8) FOLD(4) FOLD(2) FOLD(1)
   return near_add(values[0], scratch, 32 / AT_A_TIME, AT_A_TIME);
@@ -194,7 +194,7 @@ float sum_of_lanes(const float* values, __local float* scratch) {
 // The results of a block from its items' sums, or with SPLIT its share of them into `own`.
 #define PLACE int block, __global const float *w_scale, int many, int few, int k, int c_few, int c_many
 #if COLUMNS
-__attribute__((always_inline)) void put_block(float (*sum)[FEW], __global float* own,
+INLINED void put_block(float (*sum)[FEW], __global float* own,
                                               __local float* scratch, PLACE OUTPUT_PARAMS) {
   const int lid = get_local_id(0);
   const int lane = lid % 32;
@@ -221,7 +221,7 @@ __attribute__((always_inline)) void put_block(float (*sum)[FEW], __global float*
   }
 }
 #else
-__attribute__((always_inline)) void put_block(float (*sum)[FEW], __global float* own,
+INLINED void put_block(float (*sum)[FEW], __global float* own,
                                               __local float* scratch, PLACE OUTPUT_PARAMS) {
   const int lane = get_local_id(0) % 32;
   const int warp = get_local_id(0) / 32;
@@ -265,7 +265,7 @@ void add_parts(__global const float* parts, int splits, PLACE OUTPUT_PARAMS) {
 // A_IS_W: w is a, so that its rows are c's. c_few, c_many: distance in c of neighbours along x's rows
 // and along w's. X_DEEP: x's rows run along k, and XW divides k. VW divides the length of w's rows.
 // Groups of a share of k: `groups`, each of every groups-th of `blocks` blocks; as many as blocks
-// unless STORED, whose share of k is at most KC long. k = 0 reads neither w nor x.
+// unless STORED, with a share of k of at most KC. k = 0 reads neither w nor x.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
     __global const w_element* restrict w, __global const x_element* restrict x,
     __global const float* restrict w_scale, __global float* parts, __global uint* arrivals,

@@ -52,7 +52,7 @@ float byte_above(uint x, uint selector) {
 
 // A unit of every row: x_tile is the chunk's. Inlined, since a call would put the sums in memory.
 #if IN_BLOCKS
-__attribute__((always_inline)) void multiply_unit(float (*sum)[FEW], __local const uint* own,
+INLINED void multiply_unit(float (*sum)[FEW], __local const uint* own,
                                                   __local const float* x_tile, int lane) {
   UNROLL_LANES
   for (int block = 0; block < UNIT / 32; ++block) {
@@ -104,7 +104,7 @@ __attribute__((always_inline)) void multiply_unit(float (*sum)[FEW], __local con
   }
 }
 #else
-__attribute__((always_inline)) void multiply_unit(float (*part)[FEW], __local const uint* own,
+INLINED void multiply_unit(float (*part)[FEW], __local const uint* own,
                                                   __local const float* x_tile, int lane) {
   uint words[R][4];
   UNROLL_LANES

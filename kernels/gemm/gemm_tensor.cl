@@ -6,11 +6,11 @@
 //   Sums. The units cut their sums off instead of rounding, always towards zero: a model of them that
 //   keeps 25 bits is 990 · 2^-24 off after 4096 products of one sign. So products of CHUNK·8 steps of
 //   k are summed in a fragment that starts at zero, and fragments by float32 additions, which round.
-//   Tiny values. Below 2^-113 the small part has no bits left in tf32, whose exponents are float32's.
+//   Tiny values. Below 2^-113 the small part has no bits left in tf32, which has float32's exponents.
 //   Both operands are therefore scaled by 2^13, exactly: every float keeps 22 bits, and subnormal
 //   ones all they have.
 //   Huge values, infinity, NaN. Scaled values from 2^115 on, sums from 2^102 on, and infinities
-//   (whose small part is inf - inf) end as infinity or NaN. An element of c that is not finite is
+//   (their small part is inf - inf) end as infinity or NaN. An element of c that is not finite is
 //   computed again in plain float32, so that it is what strict arithmetic makes it.
 //
 // Measured on an H200, largest error over sum |a||b| in units of 2^-24, strict float32 beside it:
@@ -23,7 +23,7 @@
 // warp of 64 × 64 uses 3·64 times.
 //
 // Lanes. The 32 items of a warp hold one fragment together. With CODE_PATH=1 each is a work-item and
-// WARP_LANES is 1; with CODE_PATH=0 one work-item plays all 32 in turn, and every array of a lane's has a
+// WARP_LANES is 1; with CODE_PATH=0 one work-item plays all 32 one after the other, and every array of a lane's has a
 // dimension WARP_LANES. So the portable code path checks the very layout of fragments.
 //   Lane 4g + q holds, of the 8 steps of k of a fragment, 2q and 2q + 1 (the units' q and q + 4: any
 //   order is right as long as a and b share it); of 32 rows of a and columns of b, 4g … 4g + 3; and
@@ -33,7 +33,7 @@
 //   WIDE (rows of the tile along m or n; a transposed, b not): k-major as in memory; a lane loads 4
 //   neighbours of one row. Fours are swapped by XOR with 2·(k/2 mod 4).
 //   DEEP (rows along k; a not transposed, b transposed): slabs of 8 steps of k, in each 8 floats of
-//   every row; a lane loads two neighbours. Row 4g + i of 32 stands at place 8i + g XOR a
+//   every row; a lane loads two neighbours. Row 4g + i of 32 is at place 8i + g XOR a
 //   number of the slab's own: 16 lanes then read 128 bytes side by side, and copies of one row's
 //   slabs go to different banks.
 // PACKED=1: pack_a and pack_b split both operands once and lay big and small parts out as fragments,
@@ -68,8 +68,8 @@
 
 // Copies a tile of R rows (along m or n) × BK steps of k, COPY floats at a time: zeros where rows
 // from r_room or steps from k_room on do not exist, both counted from the item's own first float,
-// which stands at `from` and goes to tile[to]. Sides of a tile are powers of two, so that the bits of
-// an item's first and of what its later ones add are disjoint, but for the two that XOR touches.
+// which is at `from` and goes to tile[to]. Sides of a tile are powers of two, so that the bits of
+// an item's first and those that its later ones add are disjoint, but for the two that XOR touches.
 // No branch: the compiler mixes the copies with products.
 #define SWAPPED_BITS 24
 #define COPY_TILE(tile, to, R, COPY, from, r_room, k_room, ROW, K, TO, ROW_STRIDE, K_STRIDE)   \

@@ -16,7 +16,7 @@
 // STAGED=1: results go through local memory too, from where the copy engine takes them to c while the next
 // tile is multiplied (rows of c must be a multiple of 16 bytes). Otherwise items store them.
 // GATE=1: the left half of a tile's columns are gate's, the right half up's; both are in one item's sums.
-// An operand laid out otherwise, or with rows that are no multiple of 16 bytes, goes through `lay` of
+// An operand laid out otherwise, or with rows that are no multiple of 16 bytes, goes through `rearrange` of
 // gemm_parts.cl first. SPLITS > 1: each group takes a share of k and writes its sums to `parts`.
 
 #define CONSUMERS (WM / 4)  // warpgroups: four warps multiply together
@@ -90,7 +90,7 @@ void store_box(uint from, ulong map, int x, int y, int z) {
       "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];"
       ::"l"(map), "r"(x), "r"(y), "r"(z), "r"(from) : "memory");
 }
-// Of the 128 items of one consumer.
+// The barrier of the 128 items of one consumer.
 void consumer_barrier(int consumer) {
   asm volatile("bar.sync %0, 128;" ::"r"(1 + consumer) : "memory");
 }
@@ -148,9 +148,6 @@ void produce(uint stages, uint full, uint empty, ulong maps, int n, int k, int k
   }
 }
 
-// Sums are passed by address and must stay in registers.
-#define IN_REGISTERS __attribute__((always_inline))
-
 // Four neighbours of a row of two fragments, from the pairs that two lanes hold: even lanes get those of
 // the left fragment.
 #if INTEGERS
@@ -158,13 +155,13 @@ void produce(uint stages, uint full, uint empty, ulong maps, int n, int k, int k
 #else
 #define LANE_XOR(x) lane_xor(x, 1, 0)
 #endif
-IN_REGISTERS number4 four_of(const number* left, const number* right, int is_odd) {
+INLINED number4 four_of(const number* left, const number* right, int is_odd) {
   const number x = LANE_XOR(is_odd ? left[0] : right[0]);
   const number y = LANE_XOR(is_odd ? left[1] : right[1]);
   return is_odd ? (number4)(x, y, right[0], right[1]) : (number4)(left[0], left[1], x, y);
 }
 // The same of fragments `left` and `right` of a row of them, half h (8 rows), with what gate=1 makes of it.
-IN_REGISTERS number4 results_of(const number* sums, int left, int right, int h, int is_odd) {
+INLINED number4 results_of(const number* sums, int left, int right, int h, int is_odd) {
   const number4 v = four_of(sums + 4 * left + 2 * h, sums + 4 * right + 2 * h, is_odd);
 #if GATE && SPLITS == 1
   const number* up = sums + 2 * NT + 2 * h;
@@ -175,8 +172,8 @@ IN_REGISTERS number4 results_of(const number* sums, int left, int right, int h, 
 }
 
 // A consumer's sums, item by item: `row` and `col` are the item's first.
-IN_REGISTERS void store_items(number (*sum)[NT * 4], __global number* parts, Work work, int row,
-                              int col, int is_odd, int m, int n, int batches OUTPUT_ARGS) {
+INLINED void store_items(number (*sum)[NT * 4], __global number* parts, Work work, int row,
+                              int col, int is_odd, int m, int n, int batches OUTPUT_PARAMS) {
   const long elements = (long)m * n;
 #pragma unroll
   for (int i = 0; i < MT; ++i) {
@@ -214,14 +211,14 @@ typedef float2 stored2;
 #endif
 // What gemm_output.cl does with four neighbours, of two pairs in the columns col and col + 1: the upper
 // one is element `upper` of c, the lower one `lower`, as far as they exist.
-IN_REGISTERS storedv pairs_at(__global const stored* from, long upper, long lower, int has_upper,
+INLINED storedv pairs_at(__global const stored* from, long upper, long lower, int has_upper,
                               int has_lower) {
   const stored2 none = 0;
   return (storedv)(has_upper ? *(__global const stored2*)(from + upper) : none,
                    has_lower ? *(__global const stored2*)(from + lower) : none);
 }
-IN_REGISTERS storedv pair_results(number4 sum, long upper, long lower, int col, int has_upper,
-                                  int has_lower OUTPUT_ARGS) {
+INLINED storedv pair_results(number4 sum, long upper, long lower, int col, int has_upper,
+                                  int has_lower OUTPUT_PARAMS) {
 #if !INTEGERS
   sum *= alpha;
   if (beta != 0.0f) sum += beta * numberv_of(pairs_at(c0, upper, lower, has_upper, has_lower));
@@ -238,8 +235,8 @@ IN_REGISTERS storedv pair_results(number4 sum, long upper, long lower, int col, 
 
 // A consumer's sums by boxes, in which an item has a pair in each of the rows `row` and row + 8 per fragment.
 // `staging`: the consumer's; `col`: the item's in a fragment.
-IN_REGISTERS void store_boxes(number (*sum)[NT * 4], __local uchar* staging, ulong map, Work work,
-                              int consumer, int row, int col, int m, int n OUTPUT_ARGS) {
+INLINED void store_boxes(number (*sum)[NT * 4], __local uchar* staging, ulong map, Work work,
+                              int consumer, int row, int col, int m, int n OUTPUT_PARAMS) {
   const int is_first = get_local_id(0) % 128 == 0;
   const int first_row = work.row + consumer * MT * 64;
 #pragma unroll

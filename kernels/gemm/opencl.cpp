@@ -159,7 +159,7 @@ std::vector<Tuning> formats_tunings(const Problem& problem, const Environment& e
 }
 
 // GPUs: the paths' best guesses, fastest first, and the tiles that any device takes behind them.
-// CPU devices: tiles; one tuning of each other path stands last, so that every path runs on any
+// CPU devices: tiles; one tuning of each other path comes last, so that every path runs on any
 // device.
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);

@@ -1,5 +1,5 @@
 // GEMM of short operands on matrix units (maths f16, bf16, int8): which tiles, and their launch.
-// The kernel and its ideas stand in gemm_mma.cl.
+// The kernel and its ideas are in gemm_mma.cl.
 #include <fmt/format.h>
 
 #include <algorithm>

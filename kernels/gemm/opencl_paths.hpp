@@ -1,7 +1,7 @@
 // The ways in which the variant `opencl` multiplies; opencl.cpp chooses. A tuning's `path` names
 // one, and each has tunables of its own:
 //   0  tiles     any device, CPUs included, any number formats and gate=1 (opencl.cpp, gemm.cl)
-//   1  pipeline  GPUs: tiles whose copies run ahead (opencl_pipeline.cpp, gemm_pipeline.cl)
+//   1  pipeline  GPUs: tiles with prefetched copies (opencl_pipeline.cpp, gemm_pipeline.cl)
 //   2  skinny    GPUs: m or n of at most 32, memory-bound; few rows of a against short or quantised
 //                weights (opencl_skinny.cpp, gemm_skinny.cl)
 //   3  tensor    math 3xtf32 and no other: matrix units (opencl_tensor.cpp, gemm_tensor.cl)
@@ -48,7 +48,7 @@ void add_epilogue_args(opencl::KernelCall& call, const opencl::Context& context,
 // Whether a problem is of the paths for number formats: it has another format than float32, another
 // math than the others compute, or gate=1.
 bool has_formats(const Problem& problem, const Environment& env);
-// What gemm_output.cl is told, whose vectors have v elements, and the last arguments of a kernel
+// The options of gemm_output.cl, with vectors of v elements, and the last arguments of a kernel
 // that uses it.
 std::string output_options(const Problem& problem, std::int64_t v = 4);
 // A format's number in gemm_output.cl.
@@ -84,7 +84,7 @@ std::optional<std::string> skinny_defect(const Problem& problem, const Tuning& t
 std::unique_ptr<Plan> skinny_plan(const Problem& problem, const Tuning& tuning,
                                   const Environment& env, const Operands& constants);
 
-// What a launch does for a product whose k is split among groups: SPLIT of gemm_pipeline.cl.
+// What a launch does for a product with k split among groups: SPLIT of gemm_pipeline.cl.
 // OpenCL 1.2 lets groups see each other's sums only from launch to launch; code path 1 adds in the
 // same one.
 enum class SplitPart { none = 0, write = 1, add = 2, write_and_add = 3 };
@@ -117,7 +117,7 @@ std::unique_ptr<Plan> wgmma_plan(const Problem& problem, const Tuning& tuning,
 
 // Most bytes of partial sums that a split of k may keep.
 inline constexpr double most_parts_bytes = 1 << 28;
-// Most bytes of operands that are laid out anew (a product of 16384³ turns 2 GB).
+// Most bytes of operands that are transposed first (2 GB in a product of 16384³).
 inline constexpr double most_turned_bytes = 1LL << 32;
 
 // What the models know of a GPU: multiply-adds a nanosecond of one compute unit, bytes a nanosecond

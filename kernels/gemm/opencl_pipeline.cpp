@@ -1,5 +1,5 @@
 // GEMM on GPUs through pipelined tiles: which tiles, and their launch. The kernel and its ideas
-// stand in gemm_pipeline.cl.
+// are in gemm_pipeline.cl.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -148,8 +148,8 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
                        : results >= 64 ? (p.bk <= 8 ? 0.655 : 0.681)
                        : results >= 32 ? 0.588
                                        : 0.429;
-  // Copies that turn take local memory's time too, and narrow ones issue slots: per element copied,
-  // of which a tile has fewer per multiply-add the longer its other side is.
+  // Copies that transpose take local memory's time too, and narrow ones issue slots: per element
+  // copied. The longer a tile's other side is, the fewer those are per multiply-add.
   const auto copy_cost = [](const Layout& side) {
     return (side.deep ? 0.073 : 0.0) + (copy_width(side.ld) == 4 ? 0.0 : 0.022);
   };
@@ -182,7 +182,7 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
       (bytes(g.m, g.k) + bytes(g.n, g.k) + bytes(g.m, g.n)) / (0.8 * gpu.bytes_per_ns);
   const double parts_ns =
       p.splits > 1 ? 2 * bytes(g.m, g.n) * static_cast<double>(p.splits) / gpu.bytes_per_ns : 0;
-  // Read and written; a constant b was turned while planning.
+  // Read and written; a constant b was transposed while planning.
   Pipeline run_time = p;
   if (g.prepack) run_time.turn &= 1;
   const int launches = 1 + (run_time.turns_a() ? 1 : 0) + (run_time.turns_b() ? 1 : 0);
@@ -195,7 +195,7 @@ struct Shape {
 };
 // Tiles from 256×128 down to 16×32: each was within 3 % of the best for some problem on an H200,
 // but for the last, which fits devices with 32 KB of local memory. Shallow steps shorten the
-// unrolled loop, whose instructions a short kernel fetches first; deep ones meet fewer barriers.
+// unrolled loop: a short kernel fetches its instructions first; deep ones meet fewer barriers.
 // Warps that share k serve grids that are smaller than the device.
 constexpr Shape shapes[] = {
     {2, 4, 1, 4, 16, 8, 32, 2}, {2, 4, 1, 4, 16, 8, 16, 3}, {2, 4, 1, 4, 16, 8, 8, 5},
@@ -292,7 +292,7 @@ class PipelinePlan final : public opencl::DevicePlan {
     opencl::KernelCall kernel;
     opencl::Launch size{0, 1};
   };
-  // Prepares the kernel that lays an operand of `rows` out anew, and gives the memory it fills.
+  // Prepares the kernel that transposes an operand of `rows`, and returns the memory it fills.
   cl_mem turned(Turn& turn, cl_mem from, const Layout& to, int64_t rows, bool deep,
                 bool is_constant) {
     const auto bytes = static_cast<std::size_t>(g_.batch * to.elements()) * sizeof(float);

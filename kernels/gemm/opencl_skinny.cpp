@@ -162,7 +162,7 @@ double expected_ns_of_floats(const Skinny& s, const Gemm& g, const Roles& r,
       4.0 * static_cast<double>(g.batch) * static_cast<double>(r.few) *
       (static_cast<double>(g.k) +
        static_cast<double>(r.many) * static_cast<double>(s.splits > 1 ? 2 * s.splits : 1));
-  // 128 bytes a clock of each unit, half of which were reached.
+  // 128 bytes a clock of each unit; half of that was reached.
   const double local_bytes_per_ns = gpu.units * gpu.mads_per_ns / 2;
   const double reads_of_x = w_bytes * few / static_cast<double>(r.w_deep ? s.rows : 4);
   const bool is_few = few <= 4;
@@ -173,7 +173,7 @@ double expected_ns_of_floats(const Skinny& s, const Gemm& g, const Roles& r,
   const double slower = 1 + groups_count * away(groups, best_groups) +
                         0.03 * away(static_cast<double>(s.kc), best_kc) +
                         (r.w_deep ? 0.06 * away(static_cast<double>(s.rows), 4) : 0);
-  // Groups at a time of a unit, each of which starts and ends in 3 us.
+  // Groups at a time of a unit; each starts and ends in 3 us.
   const auto at_a_time = static_cast<double>(
       std::clamp<int64_t>(local_of_unit / (s.local_bytes(g, r) + 1024), 1, 64 / s.warps));
   const double waves = std::max(1.0, groups / (gpu.units * at_a_time));
@@ -182,7 +182,7 @@ double expected_ns_of_floats(const Skinny& s, const Gemm& g, const Roles& r,
 }
 
 // Reading b at memory speed, or its decoding and products where rows of a are many: 3 operations an
-// element and one a product, of which half of the peak is reached. Units without a group, or with
+// element and one a product, at half of the peak. Units without a group, or with
 // one alone, read slower.
 double expected_ns_of_stored(const Skinny& s, const Gemm& g, const Roles& r,
                              const DeviceInfo& info) {

@@ -1,5 +1,5 @@
 // GEMM on matrix units by splitting (math 3xtf32): which tiles, and their launch. The kernel and
-// its ideas stand in gemm_tensor.cl.
+// its ideas are in gemm_tensor.cl.
 #include <fmt/format.h>
 
 #include <algorithm>

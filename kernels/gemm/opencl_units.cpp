@@ -12,7 +12,7 @@ using std::int64_t;
 
 constexpr int64_t piece = 16;  // bytes of a copy
 
-// `period`: rows that stand apart begin at multiples of it (with gate=1 of n).
+// `period`: rows that are apart begin at multiples of it (with gate=1 of n).
 UnitLayout layout(int64_t rows, int64_t period, int64_t k, bool deep, int64_t bytes) {
   const auto whole = [&](int64_t count) { return count * bytes % piece == 0; };
   if (deep && whole(k)) return {false, false, k * bytes};
@@ -86,7 +86,7 @@ cl_mem UnitPlan::operand(Lay& lay, cl_mem from, const UnitLayout& to, int64_t ro
   if (!to.laid) return from;
   const auto bytes = static_cast<std::size_t>(g_.batch * rows * to.ld);
   cl_mem memory = is_constant ? packed(bytes) : workspace(bytes);
-  lay.call = kernel(source_.c_str(), options_, "lay");
+  lay.call = kernel(source_.c_str(), options_, "rearrange");
   const int64_t ld = to.ld / layouts_.bytes;
   lay.call.set_args(context(), from, memory, as_cl_int(rows), as_cl_int(g_.k), as_cl_int(ld),
                     as_cl_int(deep ? g_.k : 1), as_cl_int(deep ? 1 : rows),

@@ -11,7 +11,7 @@
 
 namespace rooflane::gemm {
 
-// Of k in a tile, in bytes.
+// What a tile has of k, in bytes.
 inline constexpr std::int64_t unit_row_bytes = 128;
 // Sizes and bytes of a row are counted in int, a tile's side beyond an edge included.
 inline constexpr std::int64_t unit_longest = std::int64_t{1} << 29;
@@ -21,7 +21,7 @@ inline constexpr std::int64_t unit_longest = std::int64_t{1} << 29;
 inline constexpr double unit_sustained_clock = 0.75;
 
 // How tiles of an operand are read: a row of `ld` bytes holds k, or with `wide` rows of op(a) or
-// columns of op(b) side by side. laid: `lay` makes the former of it first.
+// columns of op(b) side by side. laid: `rearrange` makes the former of it first.
 struct UnitLayout {
   bool wide, laid;
   std::int64_t ld;

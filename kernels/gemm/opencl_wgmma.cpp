@@ -201,8 +201,9 @@ std::optional<std::string> wgmma_defect(const Problem& problem, const Tuning& tu
   if (!has_unit_math(problem, env)) {
     return fmt::format("path=7 is of maths f16, bf16 and int8, not of {}", env.math);
   }
-  if (!opencl::features(info.index).wgmma) {
-    return fmt::format("path=7 needs wgmma, which {} or its driver lacks", info.name);
+  if (const opencl::Features& has = opencl::features(info.index); !has.wgmma) {
+    return fmt::format("path=7 needs wgmma, which {} or its driver lacks{}", info.name,
+                       has.no_wgmma.empty() ? "" : ": " + has.no_wgmma);
   }
   if (tuning.get("code_path", 1) != 1) return "path=7 needs code_path=1";
   if (fits(Tile::from(tuning), problem, info)) return std::nullopt;

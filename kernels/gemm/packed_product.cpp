@@ -272,7 +272,7 @@ class PackedProduct final : public UnitProduct {
     if (!own_a_) return shared_a(c.place, panel);
     return at(a_memory_, c.thread * own_a_words_ + (panel - c.panel0) * a_panel_words());
   }
-  // Of b, and of its sums of columns, where threads share them.
+  // The place of b, and of its sums of columns, where threads share them.
   int64_t shared_place(const Share& c) const { return g_.prepack ? c.batch : c.place; }
   const std::uint32_t* b_panel(const Share& c, int64_t panel) const {
     if (own_b_) return at(b_memory_, c.thread * own_b_words_ + (panel - c.col0) * b_panel_words());

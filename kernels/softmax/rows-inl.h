@@ -286,10 +286,11 @@ HWY_INLINE auto Scaled(const Unscaled<T>& row, std::size_t n, hc::StoreCarry<Tag
   const Tag d;
   const float* terms = row.terms;
   const Vector factor = hn::Set(d, row.scale);
-  return hc::InterleavedStream(d, row.y, row.y == nullptr ? 0 : n, carry,
-                               [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
-                                 return hn::Mul(hc::LoadRow(d, terms + i, fill), factor);
-                               });
+  return hc::InterleavedStream(
+      d, row.y, row.y == nullptr ? 0 : n, carry,
+      [=](std::size_t i, auto fill)
+          ROOFLANE_LAMBDA { return hn::Mul(hc::LoadRow(d, terms + i, fill), factor); },
+      std::false_type());
 }
 
 // Rows beyond the caches, from `begin` to `end` or up to one that is Lost, where L2 keeps four
@@ -318,6 +319,7 @@ std::int64_t StreamedRows(const Io& io, std::int64_t begin, std::int64_t end, st
     if constexpr (in_steps) {
       max = MaxOf(x, n);
       auto before = Scaled(unscaled, n, carry);
+      before.Start();
       for (std::size_t i = 0; i < n; i += common::row_step) {
         const std::size_t count = std::min(common::row_step, n - i);
         AddExp<true>(sum, x + i, count, max, terms + i,
@@ -327,6 +329,7 @@ std::int64_t StreamedRows(const Io& io, std::int64_t begin, std::int64_t end, st
     } else {
       const auto after = io.x_row(row + 1 < end ? row + 1 : row);
       auto before = Scaled(unscaled, n, carry);
+      before.Start();
       Vector next = hn::Set(d, kLowest);
       AddExp<true>(
           sum, x, n, max, terms,

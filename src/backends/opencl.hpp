@@ -85,6 +85,9 @@ bool context_was_lost();
 // "CL_OUT_OF_RESOURCES (-5)".
 std::string print_status(cl_int status);
 
+// A driver's text without the blanks and zeros around it.
+std::string trimmed(std::string text);
+
 // Owns one reference to an OpenCL object.
 template <class Handle, cl_int (*release)(Handle)>
 class Owned {

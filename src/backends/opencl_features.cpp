@@ -77,9 +77,10 @@ __kernel void probe(__global const int* in, __global int* out) {
   out[lane] = (int)(c0 + 100.0f * c1 + 10000.0f * (c2 - c0) + 10000.0f * (c3 - c1));
 })";
 
-// `in` as a map of 128-byte rows (all but the first lie beyond its edge and read as zero) is copied
-// to local memory as b, 8 columns along k; a is 64 rows of ones. Column 0 of the product is the sum
-// of `in`, the others are zero. The map is kept in `out` until then.
+// -1 if the copy never arrives. `in` as a map of 128-byte rows (all but the first lie beyond its
+// edge and read as zero) is copied to local memory as b, 8 columns along k; a is 64 rows of ones.
+// Column 0 of the product is the sum of `in`, the others are zero. The map is kept in `out` until
+// then.
 constexpr char wgmma_source[] = R"(
 #define SET(field) asm volatile("//sm_90a tensormap.replace.tile." field :: "l"(out) : "memory")
 __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void probe(__global const int* in,
@@ -118,9 +119,15 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void probe(__global co
                  "[%0], [%1, {%2, %2}], [%3];"
                  :: "r"((uint)(size_t)b), "l"(out), "r"(0), "r"(full) : "memory");
   }
-  asm volatile("{\n\t.reg .pred over;\n\tagain:\n\t"
-               "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], 0;\n\t@!over bra again;\n\t}"
-               :: "r"(full) : "memory");
+  // Some tenths of a second of tests; the copy takes a microsecond.
+  int has_arrived = 0;
+  for (int i = 0; i < (1 << 22) && !has_arrived; ++i) {
+    asm volatile("{\n\t.reg .pred over;\n\t"
+                 "mbarrier.test_wait.parity.shared::cta.b64 over, [%1], 0;\n\t"
+                 "selp.s32 %0, 1, 0, over;\n\t}"
+                 : "=r"(has_arrived) : "r"(full) : "memory");
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
   const ulong layout = ((ulong)1 << 62) | ((ulong)64 << 32);
   int sum[4] = {0, 0, 0, 0};
   WGMMA_FENCE(sum);
@@ -131,7 +138,7 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void probe(__global co
   asm volatile("//sm_90a wgmma.wait_group.sync.aligned 0;" ::: "memory");
   WGMMA_DONE(sum);
   barrier(CLK_LOCAL_MEM_FENCE);
-  if (lid < 32) out[lid] = sum[0] + 1000 * sum[1] + sum[2] + 1000 * sum[3];
+  if (lid < 32) out[lid] = has_arrived ? sum[0] + 1000 * sum[1] + sum[2] + 1000 * sum[3] : -1;
 })";
 
 // An array of BYTES is written at both ends and in between, and read by other items.
@@ -246,8 +253,10 @@ Features probe(const DeviceInfo& info) {
   if (found.mma_f16 && found.copy_async) {
     const std::string source = Wgmma{.columns = 8, .a = "s8"}.macros() + wgmma_source;
     constexpr auto warpgroup = std::size_t{4} * items;
-    found.wgmma = !prober.failure(
+    const auto failure = prober.failure(
         source.c_str(), "", [](int lane) { return lane % 4 == 0 ? 2 * 496 : 0; }, warpgroup);
+    found.wgmma = !failure;
+    found.no_wgmma = failure.value_or("");
   }
   for (const std::size_t kilobytes : {96, 160, 224}) {
     const std::size_t bytes = kilobytes * 1024;
@@ -285,8 +294,11 @@ std::string print_features(const Features& features) {
                   features.mma_f16 ? " f16" : "", features.wgmma ? " wgmma" : "");
   add(features.mma_tf32 || features.mma_f16, cores.c_str());
   const std::string local = "local arrays up to " + print_bytes(features.static_local_bytes);
-  if (features.nvidia_code_path())
-    return fmt::format("code path nvidia: {}; {}", join(parts, ", "), local);
+  if (features.nvidia_code_path()) {
+    const std::string no_wgmma =
+        features.no_wgmma.empty() ? "" : "; no wgmma: " + features.no_wgmma;
+    return fmt::format("code path nvidia: {}{}; {}", join(parts, ", "), no_wgmma, local);
+  }
   std::string text = "portable code path only: " + features.missing;
   if (!parts.empty()) text += fmt::format(" (has {})", join(parts, ", "));
   return text + "; " + local;

@@ -16,6 +16,7 @@ struct Features {
   bool mma_tf32 = false;    // mma.sync.m16n8k8 on tf32 operands
   bool mma_f16 = false;     // mma.sync.m16n8k16 on f16 operands, float32 sums
   bool wgmma = false;       // wgmma and what feeds it: bulk tensor copies that arrive at a barrier
+  std::string no_wgmma;     // what its probe said instead; empty where mma_f16 is missing too
   // Largest __local array declared in a kernel that came back right, bytes; at least what
   // CL_DEVICE_LOCAL_MEM_SIZE says.
   std::size_t static_local_bytes = 0;
@@ -31,8 +32,8 @@ struct Features {
 // error. Throws Error(unavailable) for a device that does not exist.
 const Features& features(int index);
 
-// "code path nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; local arrays up to 224
-// KiB", or "portable code path only: " and why.
+// "code path nvidia: inline PTX, shuffles, cp.async, tensor cores tf32 f16; no wgmma: does not
+// build: ...; local arrays up to 224 KiB", or "portable code path only: " and why.
 std::string print_features(const Features& features);
 
 // Builds and runs the plainest kernel on device `index` and looks at what it wrote: nothing when it

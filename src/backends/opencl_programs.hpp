@@ -1,5 +1,5 @@
 // Programs kept on disk between processes, in the form that the driver returns. This cache does not
-// look into a program; opencl.cpp builds them.
+// look into a program; opencl_build.cpp builds them.
 #pragma once
 
 #include <cstddef>

@@ -11,6 +11,7 @@
 #include "cli/build_facts.hpp"
 #include "cli/fusion.hpp"
 #include "cli/ladder.hpp"
+#include "cli/scripts.hpp"
 #include "cli/slowdowns.hpp"
 #include "cli/standard_streams.hpp"
 #include "cli/terminal.hpp"
@@ -131,7 +132,7 @@ nlohmann::ordered_json context_of(const Arguments& arguments, const BenchOptions
     for (const auto& [name, value] : worker.environment) environment[name] = value;
     workers.push_back({{"variant", worker.variant},
                        {"threads", worker.threads},
-                       {"command", worker.command},
+                       {"command", recorded_command(worker.command)},
                        {"environment", environment}});
   }
   return {{"run_id", result.run_id},

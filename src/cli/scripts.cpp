@@ -10,6 +10,15 @@
 #include "core/error.hpp"
 
 namespace rooflane {
+namespace {
+
+// The folder above the program's: the tree that it was built in, or where it is installed.
+std::filesystem::path folder_above() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().parent_path();
+}
+
+}  // namespace
 
 std::string script_path(const std::string& file, const std::string& variable,
                         const std::string& what) {
@@ -20,14 +29,24 @@ std::string script_path(const std::string& file, const std::string& variable,
     return std::filesystem::absolute(given);
   }
   std::error_code ignored;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  const auto above = program.parent_path().parent_path();
+  const auto above = folder_above();
   for (const auto& path : {above / "scripts" / file, above / "share/rooflane/scripts" / file}) {
     if (std::filesystem::exists(path, ignored)) return path;
   }
   throw unavailable_error(fmt::format("{}: {} is neither in {} nor in {}; {} may name it", what,
                                       file, (above / "scripts").string(),
                                       (above / "share/rooflane/scripts").string(), variable));
+}
+
+std::vector<std::string> recorded_command(const std::vector<std::string>& words) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder_above() / "scripts", ignored)) return words;  // installed
+  const std::string tree = folder_above().string() + "/";
+  std::vector<std::string> recorded;
+  for (const std::string& word : words) {
+    recorded.push_back(word.starts_with(tree) ? word.substr(tree.size()) : word);
+  }
+  return recorded;
 }
 
 void become_script(const std::string& file, const std::string& variable, const std::string& what,

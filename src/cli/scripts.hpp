@@ -12,6 +12,10 @@ namespace rooflane {
 std::string script_path(const std::string& file, const std::string& variable,
                         const std::string& what);
 
+// A command as results record it: paths in the tree that the program was built in are relative to
+// that tree, so that they say nothing of the machine's folders.
+std::vector<std::string> recorded_command(const std::vector<std::string>& words);
+
 // Becomes the Python script with these arguments, which finds this program in ROOFLANE_PROGRAM.
 // Throws as script_path does, and where there is no Python.
 [[noreturn]] void become_script(const std::string& file, const std::string& variable,

@@ -114,32 +114,55 @@ Interval median_interval(std::span<const double> samples, std::uint64_t seed) {
   return {quantile_of_sorted(medians, 0.025), quantile_of_sorted(medians, 0.975)};
 }
 
-// With t = sqrt(df)·tan(x) the density becomes a multiple of cos(x)^(df-1), and the tail an
-// integral up to pi/2, done by Simpson's rule.
-double student_tail(double t, double df) {
-  if (t < 0) return 1 - student_tail(-t, df);
-  constexpr int steps = 400;  // even; 5 digits for df from 1 to 1000
-  const double from = std::atan(t / std::sqrt(df));
-  const double step = (std::numbers::pi / 2 - from) / steps;
-  double sum = 0;
-  for (int i = 0; i <= steps; ++i) {
-    const double weight = i == 0 || i == steps ? 1 : (i % 2 == 1 ? 4 : 2);
-    sum += weight * std::pow(std::max(std::cos(from + i * step), 0.0), df - 1);
-  }
-  const double scale = std::exp(std::lgamma((df + 1) / 2) - std::lgamma(df / 2));
-  return std::min(sum * step / 3 * scale / std::sqrt(std::numbers::pi), 0.5);
+namespace {
+
+double student_density(double t, double df) {
+  return std::exp(std::lgamma((df + 1) / 2) - std::lgamma(df / 2)) /
+         std::sqrt(std::numbers::pi * df) * std::pow(1 + t * t / df, -(df + 1) / 2);
 }
 
+// The continued fraction of the incomplete beta function (Numerical Recipes 6.4, Lentz's method).
+// Where x < (a + 1) / (a + b + 2), about sqrt(max(a, b)) terms are enough.
+double beta_fraction(double x, double a, double b) {
+  double up = 1;
+  double down = 1 / (1 - (a + b) * x / (a + 1));
+  double value = down;
+  const auto multiply = [&](double term) {
+    down = 1 / (1 + term * down);
+    up = 1 + term / up;
+    value *= up * down;
+  };
+  int m = 0;
+  do {
+    ++m;
+    multiply(m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)));
+    multiply(-(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)));
+  } while (std::abs(up * down - 1) > 1e-14);
+  return value;
+}
+
+}  // namespace
+
+// Half the incomplete beta function of df / (df + t²), or 1/2 minus half that of the rest, which
+// converges faster near 0. The factor in front of either fraction is a multiple of t · density.
+double student_tail(double t, double df) {
+  if (t < 0) return 1 - student_tail(-t, df);
+  if (std::isinf(t)) return 0;
+  const double factor = t * student_density(t, df);
+  const double x = df / (df + t * t);
+  if (x < (df + 2) / (df + 5)) return factor / df * beta_fraction(x, df / 2, 0.5);
+  return 0.5 - factor * beta_fraction(t * t / (df + t * t), 0.5, df / 2);
+}
+
+// By Newton's method: the tail is convex from 0 on, so that a step from there never goes too far.
 double student_quantile(double tail, double df) {
-  double low = 0;
-  double high = 1;
-  while (student_tail(high, df) > tail) high *= 2;
-  constexpr int halvings = 40;  // 12 digits of any quantile
-  for (int i = 0; i < halvings; ++i) {
-    const double middle = 0.5 * (low + high);
-    (student_tail(middle, df) > tail ? low : high) = middle;
-  }
-  return high;
+  double t = 0;
+  double step = 0;
+  do {
+    step = (student_tail(t, df) - tail) / student_density(t, df);
+    t += step;
+  } while (step > 1e-13 * t);
+  return t;
 }
 
 Interval Estimate::interval(double level) const {

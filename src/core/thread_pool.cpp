@@ -58,8 +58,9 @@ void take_place(int thread) {
   sched_setaffinity(0, sizeof own, &own);
 }
 
-// Of a pool whose regions follow one another for seconds: longer than the pauses between them, and
-// than the scheduler's time slice. Linux may wake a thread on the CPU of the one that spins for it.
+// For a pool with regions that follow one another for seconds: longer than the pauses between them,
+// and than the scheduler's time slice. Linux may wake a thread on the CPU of the one that spins for
+// it.
 constexpr std::chrono::microseconds long_patience{5000};
 
 bool waits_passively() {
@@ -139,7 +140,7 @@ class Crew {
     }
   }
 
-  // A step of what waiting threads do.
+  // One step of a waiting thread's work.
   bool work(int number) const { return idle_ && idle_(number); }
 
   // A member's life.
@@ -173,7 +174,7 @@ class Crew {
   const IdleWork idle_;
   const std::chrono::microseconds patience_;
   std::vector<std::unique_ptr<Member>> members_;
-  // Of the region at work: written before its members are called.
+  // The region at work: written before its members are called.
   Body* body_ = nullptr;
   int count_ = 0;
   bool spins_ = true;  // not where threads wait for each other's CPUs

@@ -1,5 +1,6 @@
 // A pool of threads of our own, for programs that must not bring an OpenMP runtime: Python's
-// package, whose process may hold others', and builds without OpenMP (the thread sanitizer's).
+// package, since its process may contain others', and builds without OpenMP (the thread
+// sanitizer's).
 #pragma once
 
 #include <functional>

@@ -223,7 +223,7 @@ double LanguageModel::decode_operations(std::int64_t past) const {
 double LanguageModel::decode_bytes(std::int64_t past) const {
   double bytes = 0;
   for (const model::Tensor& tensor : first_.instance.phases[decode_phase].tensors) {
-    // Of the embedding one row is read.
+    // One row of the embedding is read.
     if (tensor.kind == model::Tensor::Kind::weight && tensor.name != "token_embd") {
       bytes += tensor.bytes();
     }

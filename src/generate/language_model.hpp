@@ -1,5 +1,5 @@
-// A language model from a GGUF file: takes ids, gives the logits of what comes next. Holds its
-// weights twice: as they stand, for one token at a time, and packed, for many.
+// A language model from a GGUF file: takes ids, returns the logits of the next one. Keeps its
+// weights twice: as stored, for one token at a time, and packed, for many.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Room {
 
 class LanguageModel {
  public:
-  // Throws Error(argument) for a file that is no such model or has not the room,
+  // Throws Error(argument) for a file that is not such a model or has not the room,
   // Error(unavailable) where memory does not suffice.
   LanguageModel(const Gguf& gguf, const Room& room, const Catalogue& catalogue,
                 const RunnerSettings& settings);

@@ -118,7 +118,7 @@ const CatalogueEntry& PhaseRunner::entry_for(const model::Call& call) const {
   for (const std::string& name : runner_variants()) {
     const auto entry = std::find_if(known.begin(), known.end(),
                                     [&](const CatalogueEntry* each) { return each->name == name; });
-    // scalar stands in for hwy where a kernel has none, never where hwy refuses: that would take
+    // scalar replaces hwy where a kernel has none, never where hwy refuses: that would take
     // orders of magnitude longer and not say so.
     if (entry == known.end() || (name == "scalar" && has_hwy)) continue;
     has_hwy = has_hwy || name == "hwy";

@@ -1,6 +1,7 @@
 // One phase of a model that is run again and again while tokens are added: calls that are the same
-// each time have their plans bound once; those whose sizes or views move with the number of past
-// tokens (positions, caches that grow) are planned anew for each number and bound for each layer.
+// each time have their plans bound once; those with sizes or views that move with the number of
+// past tokens (positions, caches that grow) are planned again for each number and bound for each
+// layer.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ namespace rooflane::generate {
 struct RunnerSettings {
   int threads = 1;
   std::string isa;  // empty: the CPU's best
-  // Of matrices: as the file stores them where kernels read that (null), or converted to float32,
-  // bfloat16 or int8_per_channel when the file is read.
+  // The type of matrices: as the file stores them where kernels read that (null), or converted to
+  // float32, bfloat16 or int8_per_channel when the file is read.
   DType weight_type = nullptr;
   std::string math = "fp32";  // of products by weights, where their formats allow it
   DType kv_type = &float32;   // of the caches of keys and values
@@ -37,8 +38,8 @@ class PhaseRunner {
   // Whatever differs between the two grows by the same step with each further token. Every call
   // runs by the first of runner_variants() that serves it. Neither instance is read afterwards.
   // Threads are `pool`'s; null: the default pool's. `prefetch` gets the matrices that products read
-  // as they stand or packed. Weights that a call takes packed are packed for it or, with `packed`,
-  // read where that runner packed them in the same order, and else as they stand. Throws as
+  // as stored or packed. Weights that a call takes packed are packed for it or, with `packed`,
+  // read where that runner packed them in the same order, and else as stored. Throws as
   // make_plan does.
   PhaseRunner(const model::Memory& memory, std::size_t phase, const StoredCaches& first,
               const StoredCaches& next, const Catalogue& catalogue, const RunnerSettings& settings,
@@ -71,7 +72,7 @@ class PhaseRunner {
     std::vector<MovingView> views;     // those that move
     Operands operands;                 // of its plan, as they were last bound
   };
-  // Calls whose problem moves, each with the same.
+  // Calls with a problem that moves, the same for each.
   struct Moving {
     std::string text;  // what tells it apart
     Problem first, next;
@@ -110,7 +111,7 @@ class PhaseRunner {
   std::vector<Moving> moving_;
   std::set<std::size_t> touched_;
   std::set<const std::byte*> kept_;      // where packed weights begin
-  std::set<std::string> unshared_;       // problems whose weights no other plan has packed alike
+  std::set<std::string> unshared_;       // problems with weights that no other plan packs alike
   std::optional<std::int64_t> planned_;  // for which plans and views are
 };
 

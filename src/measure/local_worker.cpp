@@ -47,7 +47,7 @@ namespace {
   }
 }
 
-// A device that is no CPU leaves the host's cores to whoever fills its operands.
+// A device other than a CPU leaves the host's cores to whoever fills its operands.
 int fill_threads(const Case& c) {
   return c.threads > 0 ? c.threads : static_cast<int>(machine().placement.size());
 }
@@ -273,7 +273,7 @@ class LocalWorker final : public Worker {
                        : how + kept;
   }
 
-  // A timed sample whose runs are looked at. Which of the guard's checks finds a cheat first
+  // A timed sample with runs that are looked at. Which of the guard's checks finds a cheat first
   // depends on the moment, so experiments name it.
   static double guarded_ns(OpenCase& open, std::int64_t runs, double call_ns) {
     try {
@@ -289,8 +289,8 @@ class LocalWorker final : public Worker {
     }
   }
 
-  // Runs once with every input NaN and restores them: corners of the outputs whose exact value is
-  // then NaN must be NaN. Poison alone does not reach a device's copy of an output, nor what a plan
+  // Runs once with every input NaN and restores them: corners of the outputs must be NaN if their
+  // exact value then is. Poison alone does not reach a device's copy of an output, nor what a plan
   // keeps from earlier runs. (Integers, which have no NaN, become -1; an exact result must follow.)
   static bool follows_inputs(OpenCase& open) {
     const Problem& problem = open.c.problem;
@@ -380,7 +380,7 @@ class LocalWorker final : public Worker {
     }
   }
 
-  // Nothing is seen from here of what a device does, or a library with threads of its own.
+  // A device's work, or a library's with threads of its own, cannot be seen from here.
   std::optional<PhaseProfile> profile_open(const PhaseRequest& request) {
     OpenCase& open = opened();
     const Backend& backend = *open.variant.backend;

@@ -76,7 +76,8 @@ class Builds:
     def _keep(self, kept: Path) -> None:
         """Copies the program and the library that it loads from its own folder."""
         made = [path for path in (self.tree / "build").glob("*rooflane*")
-                if path.name == "rooflane" or path.name.startswith("librooflane.so")]
+                if path.is_file() and  # not Meson's folders of objects beside them
+                (path.name == "rooflane" or path.name.startswith("librooflane.so"))]
         if all(path.name != "rooflane" for path in made):
             raise Failed("the build made no build/rooflane")
         part = kept.with_suffix(".part")

@@ -76,5 +76,6 @@ def answer(good: str, bad: str, ends: Judged, found: Judged | None, skipped: Seq
     if found is None:
         return (f"{bad} is {ends.verdict} than {good}, but {len(skipped)} commits between them "
                 "could not be built or judged: " + ", ".join(each[:12] for each in skipped))
-    return (f"{found.commit[:12]} is the first commit that is {found.verdict} than {good}: "
-            f"{found.ratio:.3f} of its time [{found.low:.3f}, {found.high:.3f}] on {found.shape}.")
+    return (f"{found.commit[:12]} is the first commit that is {found.verdict} than {good}: it "
+            f"takes {found.ratio:.3f} times as long [{found.low:.3f}, {found.high:.3f}] on "
+            f"{found.shape}.")

@@ -3,6 +3,7 @@ compare` judges."""
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -57,7 +58,7 @@ class Judge:
                     seconds *= 2
                     found = self._measure(commit, seconds)
             self.known[commit] = found
-            factor = f", {found.ratio:.3f} of GOOD's time" if found.ratio else ""
+            factor = f", {found.ratio:.3f} times as long as GOOD" if found.ratio else ""
             print(f"bisect: {commit[:12]} is {found.verdict}{factor}", file=sys.stderr, flush=True)
         return self.known[commit]
 
@@ -99,6 +100,10 @@ def first_changed(judge: Judge, repository: Path, good: str, bad: str, change: s
     """The first commit in good..bad that differs from `good` by the verdict `change`, and the
     commits that could not be judged; no commit where those leave several. Raises Failed."""
     skipped: list[str] = []
+    count = int(git(repository, "rev-list", "--count", f"{good}..{bad}"))
+    if count > 1:
+        print(f"bisect: {count} commits, about {math.ceil(math.log2(count))} more to build and "
+              "time", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         git(repository, "worktree", "add", "--no-checkout", "--detach", str(tree), bad)
