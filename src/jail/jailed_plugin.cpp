@@ -351,7 +351,7 @@ const rooflane_plugin* take_description(const Answer& answer) {
     variant.dtypes = from.dtype_count > 0 ? table.dtypes[i].data() : nullptr;
     variant.tunables = table.tunables[i].data();
     variant.tunable_count = table.tunables[i].size();
-    variant.unsupported = functions[i].unsupported;
+    if (from.may_refuse != 0) variant.unsupported = functions[i].unsupported;
     variant.plan = functions[i].plan;
     variant.bind = bind_plan;
     variant.run = run_plan;

@@ -3,6 +3,11 @@
 // some elements of an output become NaN in place; behind it they must be what the inputs then say.
 // A result that is kept from an earlier run, whatever it is found by short of all contents, is
 // wrong in one of these places; a run that is left out leaves NaN.
+//
+// Short runs are timed many to a call, since a call costs as much as some of them. The kernel can
+// know that it is among others, and that nothing changes between them, so between the long calls
+// are calls of one run. Any of those may be one behind a change, so each must do its work, and a
+// run among others has to take as long.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +34,22 @@ class SeriesGuard {
 
  private:
   struct Change;  // one input element, and what the run made of it
+  // Times of runs by how they were called, in ns; the last in calls of several, the mean of each.
+  struct Times {
+    std::vector<double> undisturbed, rewritten, changed, among_others;
+  };
+  using TimedRuns = FunctionRef<double(std::int64_t)>;
 
   std::uint64_t draw(std::uint64_t below);
   Change change();
+  double time_changed(TimedRuns timed_runs, std::int64_t runs, std::vector<Change>& changes);
+  void time_single_runs(TimedRuns timed_runs, std::vector<Change>& changes);
   void note_result(Change& change);
   void check_written(const Change& change);
   void check(std::vector<Change>& changes);
   bool is_right(const Change& change, bool& followed) const;
   void undo(const Change& change);
+  void rewrite();
   void require_even_times();
 
   const Problem& problem_;
@@ -45,8 +58,8 @@ class SeriesGuard {
   const Math& math_;
   std::vector<TensorSpec> inputs_, outputs_;  // those that can be changed, and looked at
   std::uint64_t state_;
-  double run_ns_ = 0;                       // of the last series
-  std::vector<double> first_ns_, rest_ns_;  // runs right behind a change, and those after them
+  double run_ns_ = 0;  // of the last series
+  Times times_;        // since times were compared last
 };
 
 }  // namespace rooflane
