@@ -279,8 +279,7 @@ double planted_ns(double call_ns, double thought_ns) {
   };
   double ns = 0;
   for (int i = 0; i < 3; ++i)
-    ns = guarded.guard.time(
-        often, 1000, [&] { return now; }, thought_ns);
+    ns = guarded.guard.time(often, 1000, [&] { return now; }, {thought_ns, 0});
   return ns;
 }
 

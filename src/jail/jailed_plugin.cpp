@@ -258,6 +258,7 @@ constexpr plugin::Elsewhere elsewhere = {
     .wake = [](void* plan) { static_cast<JailedPlan*>(plan)->runner.wake(); },
     .rest = [](void* plan) { static_cast<JailedPlan*>(plan)->runner.rest(); },
     .call_ns = call_ns_of,
+    .call_spread_ns = [](void*) { return table.yardstick ? table.yardstick->call_spread_ns() : 0; },
     .library =
         [](void*) {
           return table.plugin.kind == Kind::unsafe

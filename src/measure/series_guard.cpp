@@ -22,8 +22,8 @@ namespace {
 
 // Runs of at least this are all preceded by a change; it moves three cache lines, a fiftieth of it.
 constexpr double changed_each_ns = 10e3;
-// Changes in a series of shorter runs, a millisecond long: each costs the CPU of another process,
-// which fetches the lines, up to a microsecond.
+// Calls that ask for the runs of a series of shorter ones, a millisecond long: each is behind a
+// change, and the CPU of another process takes up to a microsecond to fetch the lines.
 constexpr std::int64_t changes_of_series = 12;
 // Changes of a series that are compared with the reference; where inputs are converted for it, one.
 constexpr std::size_t compared_changes = 6;
@@ -252,11 +252,12 @@ void SeriesGuard::time_single_runs(TimedRuns timed_runs, std::vector<Change>& ch
 void SeriesGuard::require_even_times() {
   constexpr std::size_t enough = 40;
   constexpr double quick = 0.25;
-  // A call's cost is known to some 50 ns, and one run may find the CPU's branch history other than
-  // one among others does.
-  constexpr double alike = 1.2, call_ns = 100;
+  // One run finds the CPU's branch history other than one among others does, and a call's cost is
+  // known to some 50 ns: less well where measuring process and kernel share a CPU.
+  constexpr double alike = 1.2, least_error_ns = 100, spreads = 4;
   if (times_.among_others.size() < enough) return;
   const Times times = std::exchange(times_, {});
+  const double call_ns = std::max(least_error_ns, spreads * times.call_spread_ns);
   const double undisturbed = quantile(times.undisturbed, quick);
   const double rewritten = std::max(quantile(times.rewritten, quick), 0.0);
   const double changed = quantile(times.changed, quick);
@@ -278,15 +279,16 @@ void SeriesGuard::require_even_times() {
 }
 
 double SeriesGuard::time(FunctionRef<void(std::int64_t)> run, std::int64_t runs, Clock now,
-                         double call_ns) {
+                         CallCost call) {
   const auto timed_runs = [&](std::int64_t count) {
     const double start = now();
     run(count);
-    return now() - start - call_ns;
+    return now() - start - call.ns;
   };
   // Logarithms follow: no time is 0, however much is subtracted.
   const auto mean = [&](double ns) { return std::max(ns, 1.0) / static_cast<double>(runs); };
   if (outputs_.empty()) return mean(timed_runs(runs));
+  times_.call_spread_ns = std::max(times_.call_spread_ns, call.spread_ns);
   const std::uint32_t unit = float_unit_state();
   const bool each = run_ns_ >= changed_each_ns || runs <= changes_of_series;
   std::vector<Change> changes;

@@ -19,24 +19,32 @@
 
 namespace rooflane {
 
+// What a call of a plan takes beyond its runs: the middle of many calls, and how far these lie from
+// it in the middle.
+struct CallCost {
+  double ns = 0;
+  double spread_ns = 0;
+};
+
 class SeriesGuard {
  public:
   // The operands are those that the plan is bound to, in memory that `run` reads and writes.
   SeriesGuard(const Problem& problem, const OwnedOperands& operands, const InputSeed& seed,
               const Math& math);
 
-  // Mean time in ns of one of `runs` runs, like time_runs, less `call_ns` for each call of `run`
-  // (Plan::call_ns), which runs the variant as often as it is told. Inputs are afterwards as
-  // before. Throws WorkerError(failed) with a reason that begins with the fault: "replay: ",
-  // "skipped-calls: ", "late-return: ", "packed-constants: ", "low-precision: ".
+  // Mean time in ns of one of `runs` runs, like time_runs, less the cost of each call of `run`,
+  // which runs the variant as often as it is told. Inputs are afterwards as before. Throws
+  // WorkerError(failed) with a reason that begins with the fault: "replay: ", "skipped-calls: ",
+  // "late-return: ", "packed-constants: ", "low-precision: ".
   double time(FunctionRef<void(std::int64_t)> run, std::int64_t runs, Clock now,
-              double call_ns = 0);
+              CallCost call = {});
 
  private:
   struct Change;  // one input element, and what the run made of it
   // Times of runs by how they were called, in ns; the last in calls of several, the mean of each.
   struct Times {
     std::vector<double> undisturbed, rewritten, changed, among_others;
+    double call_spread_ns = 0;  // the largest meanwhile
   };
   using TimedRuns = FunctionRef<double(std::int64_t)>;
 
