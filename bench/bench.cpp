@@ -90,7 +90,7 @@ class BenchRun {
   }
 
   // Beyond the largest problem, so that its own bandwidth lies between two points; 0: beyond all
-  // caches, which cold runs do not use.
+  // caches, for the roofs of cold runs.
   std::size_t largest_footprint() const {
     double largest = 0;
     for (const Group& group : groups_) {
