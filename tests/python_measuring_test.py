@@ -29,8 +29,8 @@ rows = rooflane.bench("softmax:rows=4,cols=9", variant="hwy", threads=1, launche
                       min_time=0.0001, max_time=0.05, ceilings_time=0.1)
 print(rows[["variant", "status", "library"]].to_csv(index=False))
 """
-# One that is wrong, one that returns its result, one that remembers results, one of a parameter that
-# softmax lacks, one that raises; several kernels under one name.
+# One that is wrong, one that returns its result, one that remembers results, one of a parameter
+# that softmax lacks, one that raises; several kernels under one name.
 VARIANTS = """
 import numpy, rooflane
 

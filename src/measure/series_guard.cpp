@@ -22,6 +22,9 @@ namespace {
 
 // Runs of at least this are all preceded by a change; it moves three cache lines, a fiftieth of it.
 constexpr double changed_each_ns = 10e3;
+// And of at least as many times what a call costs, which is known to some per cent, or is several
+// times as large the next moment where measuring process and kernel share a CPU.
+constexpr double changed_each_calls = 20;
 // Calls that ask for the runs of a series of shorter ones, a millisecond long: each is behind a
 // change, and the CPU of another process takes up to a microsecond to fetch the lines.
 constexpr std::int64_t changes_of_series = 12;
@@ -290,7 +293,8 @@ double SeriesGuard::time(FunctionRef<void(std::int64_t)> run, std::int64_t runs,
   if (outputs_.empty()) return mean(timed_runs(runs));
   times_.call_spread_ns = std::max(times_.call_spread_ns, call.spread_ns);
   const std::uint32_t unit = float_unit_state();
-  const bool each = run_ns_ >= changed_each_ns || runs <= changes_of_series;
+  const bool each = run_ns_ >= std::max(changed_each_ns, changed_each_calls * call.ns) ||
+                    runs <= changes_of_series;
   std::vector<Change> changes;
   double timed = 0;
   try {
