@@ -64,7 +64,7 @@ static int64_t now(void) {
   return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-// Of runs that follow one another at once every second one does nothing.
+// Every second run does nothing where runs follow one another at once.
 static void leave_out(const Plan* p) {
   enum { LOOP_NS = 100 };
   static int64_t returned;

@@ -26,6 +26,13 @@ struct CallCost {
   double spread_ns = 0;
 };
 
+// What a run that a call asks for may take less than a single one, by what is known of calls: who
+// leaves out runs gains as much unseen.
+double unseen_ns(double call_spread_ns);
+// And by how much more, as a ratio: a run that is called alone finds the CPU's branch history other
+// than one among others does.
+inline constexpr double unseen_ratio = 1.2;
+
 class SeriesGuard {
  public:
   // The operands are those that the plan is bound to, in memory that `run` reads and writes.
@@ -58,6 +65,7 @@ class SeriesGuard {
   bool is_right(const Change& change, bool& followed) const;
   void undo(const Change& change);
   void rewrite();
+  static std::string unevenness(const Times& times);
   void require_even_times();
 
   const Problem& problem_;
@@ -68,6 +76,7 @@ class SeriesGuard {
   std::uint64_t state_;
   double run_ns_ = 0;  // of the last series
   Times times_;        // since times were compared last
+  bool was_uneven_ = false;
 };
 
 }  // namespace rooflane
