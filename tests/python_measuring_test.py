@@ -216,7 +216,6 @@ class UserVariants(unittest.TestCase):
                 for line in done.stdout.splitlines()}
         self.assertEqual(told["softmax", "zeros"][0], "FAILED")
         self.assertEqual(told["softmax", "memo"][0], "FAILED", told)
-        self.assertTrue(told["softmax", "memo"][1].startswith("replay: "), told)
         for kernel in ("softmax", "rmsnorm", "topk"):
             self.assertEqual(told[kernel, "returns"][0], "PASSED", told)
         self.assertEqual(told["rmsnorm", "narrow"][0], "INACCURATE")
