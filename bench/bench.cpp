@@ -85,7 +85,19 @@ class BenchRun {
       }
     }
     std::sort(request.threads.begin(), request.threads.end());
+    if (options_.short_ceilings) request.largest_footprint = largest_footprint();
     return request;
+  }
+
+  // Beyond the largest problem, so that its own bandwidth lies between two points; 0: beyond all
+  // caches, for the roofs of cold runs.
+  std::size_t largest_footprint() const {
+    double largest = 0;
+    for (const Group& group : groups_) {
+      if (group.cache == CacheMode::cold) return 0;
+      largest = std::max(largest, operand_bytes(group.problem));
+    }
+    return static_cast<std::size_t>(2 * largest);
   }
 
   // The device of a variant. One that only a foreign worker knows (a peer's CUDA) may be the device
@@ -325,6 +337,7 @@ class BenchRun {
       add_devices(*m.planned->entry->variant, request);
     }
     request.seconds = std::min(options_.ceilings_seconds, seconds_again);
+    if (options_.short_ceilings) request.largest_footprint = largest_footprint();
     keep_better(result_.ceilings, measure_ceilings(request));
     for (Measured& m : measured) {
       if (!beats(m)) continue;

@@ -95,6 +95,9 @@ struct BenchOptions {
   // Ceilings measured before in this run; null: measured here first.
   const Ceilings* ceilings = nullptr;
   double ceilings_seconds = 15;
+  // Bandwidth is measured up to twice the largest problem's operands, not beyond all caches: enough
+  // for the rows' roofs.
+  bool short_ceilings = false;
   const Earlier* earlier = nullptr;               // resume from here; null: from the beginning
   std::function<void(const Progress&)> progress;  // may be null
 

@@ -159,6 +159,16 @@ TEST_CASE("each thread count has one curve of positive rates over rising footpri
   }
 }
 
+TEST_CASE("a curve ends where it is asked to") {
+  CeilingsRequest request;
+  request.isas = {isa_targets().front()};
+  request.seconds = 0.01;
+  request.largest_footprint = std::size_t{3} << 20;
+  const Ceilings ceilings = measure_ceilings(request);
+  REQUIRE(ceilings.bandwidth.size() == 1);
+  CHECK(ceilings.bandwidth[0].points.back().footprint_bytes == 3 << 20);
+}
+
 TEST_CASE("what no cache holds is walked there and back, what L1 holds only in circles") {
   for (const BandwidthCurve& curve : measured().bandwidth) {
     // Windows, from 32 MiB an array: every method alternates there.

@@ -137,6 +137,15 @@ class Plugins(Foreign):
         self.assertEqual(rows["scalar"]["status"], "PASSED")
         self.assertEqual(rows["mine"]["status"], "PASSED")
 
+    def test_a_plugin_that_does_its_work_at_times_only_is_told_within_the_series(self):
+        shape = "softmax:rows=8,cols=64"
+        plugins = [word for name in ("memo", "skips") for word in ("--plugin", self.plugin(name))]
+        rows = self.rows("--shape", shape, "-v", "scalar", *plugins, status=1)
+        for name, reason in (("memo", "replay: "), ("skips", "skipped-calls: ")):
+            self.assertEqual(rows[name]["status"], "FAILED", rows[name])
+            self.assertTrue(rows[name]["reason"].startswith(reason), rows[name]["reason"])
+        self.assertEqual(rows["scalar"]["status"], "PASSED")
+
     def test_what_a_plugin_refuses_is_unsupported_with_its_reason(self):
         rows = self.rows("--shape", "softmax:rows=2,cols=17", "-v", "scalar", "--plugin",
                          self.plugin("wrong"))

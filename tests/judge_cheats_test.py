@@ -20,9 +20,10 @@ NAMES = ("patched-timer", "late-return", "work-in-bind", "replay", "skipped-call
          "packed-constants", "cache-games", "recognises-verification", "low-precision",
          "easy-inputs", "unwritten-or-outside", "reads-reference", "disturbs-peers", "load-time",
          "foreign-library", "forged-result", "knows-shapes", "nan-games", "race", "late-crash")
-# Verdicts in the place of FAILED.
-VERDICTS = {"01-patched-timer": "SUSPECT", "20-late-crash": "CRASH", "20-late-hang": "TIMEOUT"}
-# Judged like an honest source: one is allowed, and shown; the other gains nothing, and would win.
+# Verdicts in the place of FAILED. A plain source that gains nothing by its cheat is a LOSER.
+VERDICTS = {"01-patched-timer": "SUSPECT", "01-slow-empty-calls": "LOSER", "20-late-crash": "CRASH",
+            "20-late-hang": "TIMEOUT"}
+# Judged like honest sources, and not accused: one is allowed, and shown; the other gains nothing.
 ALLOWED = ("15-foreign-library", "01-slow-empty-calls")
 
 
@@ -41,17 +42,17 @@ class Cheats(Repeated):
         cheat = NAMES[int(name[:2]) - 1]
         document = self.judge(source, threads=1 + (cheat == "race"))
         told = f"{document['verdict']} {document['cheat']} {document['reason']}"
-        if name in ALLOWED:
+        if name == "15-foreign-library":
             self.assertIn(document["verdict"], RIGHT, told)
-            self.assertIsNone(document["cheat"], told)
         else:
             self.assertEqual(document["verdict"], VERDICTS.get(name, "FAILED"), told)
+        if name in ALLOWED:
+            self.assertIsNone(document["cheat"], told)
+        else:
             self.assertIsNotNone(document["cheat"], told)
             self.assertEqual(document["cheat"]["name"], cheat, told)
             self.assertTrue(document["cheat"]["evidence"].startswith(f"{cheat}: ")
                             or document["verdict"] in ("CRASH", "TIMEOUT"), told)
-        if name == "01-slow-empty-calls":
-            self.assertNotEqual(document["verdict"], "WINNER", told)
         if name == "15-foreign-library":
             self.assertTrue([path for path in document["maps"] if "openblas" in path],
                             f"{told} {document['maps']}")

@@ -17,7 +17,7 @@ import skip
 
 TESTS = Path(__file__).resolve().parent
 SHAPES = {"softmax": "softmax:rows=24,cols=256", "gemm": "gemm:m=24,n=40,k=32",
-          "layernorm": "layernorm:rows=24,cols=100"}
+          "layernorm": "layernorm:rows=24,cols=100", "add": "add:rows=64,cols=256"}
 # Nothing here depends on how fast a source is: one peer, so that verdicts are made, is enough.
 BRIEF = ("--budget", "0.3", "--hidden", "3", "--against", "hwy")
 FLAGS = "-O3 -march=native"

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <rooflane/variant.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct {
@@ -22,11 +24,61 @@ static void* plan(const rooflane_problem* problem, int32_t threads, const int64_
 static int32_t bind(void* self, const rooflane_tensors* tensors) {
   ((Plan*)self)->x = *rooflane_find(tensors, "x");
   ((Plan*)self)->y = *rooflane_find(tensors, "y");
-  return 0;
+  const rooflane_tensor* y = &((Plan*)self)->y;
+  return ODD == ODD_MEMO && y->strides[0] != y->shape[1];
+}
+
+static void softmax(const Plan* p) {
+  const int64_t cols = p->x.shape[1];
+  for (int64_t row = 0; row < p->x.shape[0]; ++row) {
+    const float* x = (const float*)p->x.data + row * p->x.strides[0];
+    float* y = (float*)p->y.data + row * p->y.strides[0];
+    float most = -INFINITY;
+    double sum = 0;
+    for (int64_t i = 0; i < cols; ++i) most = fmaxf(most, x[i]);
+    for (int64_t i = 0; i < cols; ++i) sum += y[i] = expf(x[i] - most);
+    for (int64_t i = 0; i < cols; ++i) y[i] = (float)(y[i] / sum);
+  }
+}
+
+// The last result is kept under the first element of x.
+static void remember(const Plan* p) {
+  static float known_x, known_y[1 << 16];
+  static int64_t known;
+  const int64_t size = p->x.shape[0] * p->x.shape[1];
+  const float x = *(const float*)p->x.data;
+  const int is_known = known == size && memcmp(&known_x, &x, sizeof x) == 0;
+  if (!is_known) softmax(p);
+  if (size > 1 << 16) return;
+  if (is_known) {
+    memcpy(p->y.data, known_y, (size_t)size * sizeof(float));
+  } else {
+    memcpy(known_y, p->y.data, (size_t)size * sizeof(float));
+    known = size, known_x = x;
+  }
+}
+
+static int64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+// Every second run does nothing where runs follow one another at once.
+static void leave_out(const Plan* p) {
+  enum { LOOP_NS = 100 };
+  static int64_t returned;
+  static int odd;
+  const int64_t begun = now(), reading = now() - begun;
+  odd = begun - returned < LOOP_NS + 2 * reading && !odd;
+  if (!odd) softmax(p);
+  returned = now();
 }
 
 static int32_t run(void* self) {
   const Plan* p = self;
+  if (ODD == ODD_MEMO) return remember(p), 0;
+  if (ODD == ODD_SKIPS) return leave_out(p), 0;
   if (ODD == ODD_CRASH) abort();
   if (ODD == ODD_HANG) sleep(1000);
   if (ODD == ODD_RUN_FAILS) return 1;
@@ -38,6 +90,7 @@ static int32_t run(void* self) {
 
 static const char* refuse(const rooflane_problem* problem, int32_t threads) {
   (void)threads;
+  if (ODD == ODD_MEMO || ODD == ODD_SKIPS) return NULL;
   return rooflane_value(problem, "cols") > 16 ? "only up to 16 columns" : NULL;
 }
 

@@ -133,6 +133,9 @@ class PluginPlan final : public Plan, public RunsOften {
   double call_ns() override {
     return loaded_.elsewhere != nullptr ? loaded_.elsewhere->call_ns(plan_) : 0;
   }
+  double call_spread_ns() const override {
+    return loaded_.elsewhere != nullptr ? loaded_.elsewhere->call_spread_ns(plan_) : 0;
+  }
 
   PlanFacts facts() const override {
     PlanFacts facts;

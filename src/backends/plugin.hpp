@@ -27,6 +27,7 @@ struct Elsewhere {
   void (*wake)(void* plan);
   void (*rest)(void* plan);
   double (*call_ns)(void* plan);
+  double (*call_spread_ns)(void* plan);
   std::string (*library)(void* plan);
 };
 // The same for a table that is there already.

@@ -10,6 +10,8 @@ class RunsOften {
  public:
   virtual ~RunsOften() = default;
   virtual void run_often(std::int64_t runs) = 0;
+  // How far such calls lay from Plan::call_ns, in the middle, when it was measured last.
+  virtual double call_spread_ns() const { return 0; }
 };
 
 }  // namespace rooflane

@@ -258,6 +258,7 @@ constexpr plugin::Elsewhere elsewhere = {
     .wake = [](void* plan) { static_cast<JailedPlan*>(plan)->runner.wake(); },
     .rest = [](void* plan) { static_cast<JailedPlan*>(plan)->runner.rest(); },
     .call_ns = call_ns_of,
+    .call_spread_ns = [](void*) { return table.yardstick ? table.yardstick->call_spread_ns() : 0; },
     .library =
         [](void*) {
           return table.plugin.kind == Kind::unsafe
@@ -351,7 +352,7 @@ const rooflane_plugin* take_description(const Answer& answer) {
     variant.dtypes = from.dtype_count > 0 ? table.dtypes[i].data() : nullptr;
     variant.tunables = table.tunables[i].data();
     variant.tunable_count = table.tunables[i].size();
-    variant.unsupported = functions[i].unsupported;
+    if (from.may_refuse != 0) variant.unsupported = functions[i].unsupported;
     variant.plan = functions[i].plan;
     variant.bind = bind_plan;
     variant.run = run_plan;

@@ -101,6 +101,7 @@ void describe_variant(const rooflane_variant& from, VariantMessage& to) {
   copy_text(to.library, from.library);
   to.many_threads = from.many_threads;
   to.constants = from.constants;
+  to.may_refuse = from.unsupported != nullptr ? 1 : 0;
   for (to.dtype_count = 0; from.dtypes != nullptr && from.dtypes[to.dtype_count] != nullptr;) {
     if (to.dtype_count == most_dtypes) return fail("describes too many dtypes");
     copy_text(to.dtypes[to.dtype_count], from.dtypes[to.dtype_count]);

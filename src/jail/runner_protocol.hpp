@@ -69,6 +69,7 @@ struct TunableMessage {
 struct VariantMessage {
   Name kernel, name, library;  // name and library may be empty
   std::int32_t many_threads, constants;
+  std::int32_t may_refuse;    // it has `unsupported`, which is asked before planning
   std::uint32_t dtype_count;  // 0: as the table has NULL
   Name dtypes[most_dtypes];
   std::uint32_t tunable_count;

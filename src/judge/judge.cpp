@@ -19,6 +19,7 @@
 #include "jail/jailed_plugin.hpp"
 #include "measure/distributions.hpp"
 #include "measure/foreign.hpp"
+#include "measure/series_guard.hpp"
 
 namespace rooflane::judge {
 
@@ -236,8 +237,10 @@ class Judge {
       Worker& worker = workers.worker_for(c);
       worker.open(c);
       const double run_ns = std::max(worker.calibrate().run_ns, 1.0);
-      const double calls = std::clamp(most_ns / run_ns, 3.0, most_calls);
-      worker.sample(1, static_cast<std::int64_t>(calls));
+      const auto calls = static_cast<std::int64_t>(std::clamp(most_ns / run_ns, 3.0, most_calls));
+      // In several series: what they hold is compared when there is enough of it.
+      const int series = calls < most_calls ? 1 : 6;
+      worker.sample(series, calls / series);
       worker.close();
       return true;
     } catch (const WorkerError& error) {
@@ -285,6 +288,7 @@ class Judge {
     options.max_time = request_.budget_seconds / static_cast<double>(request_.problems.size());
     options.budget_seconds = request_.budget_seconds;
     options.ceilings_seconds = std::min(2.0, request_.budget_seconds);
+    options.short_ceilings = true;
     options.progress = [&](const Progress& progress) { tell("timing " + progress.doing); };
     Keeper keeper;
     run_bench(options, make_suite(options), {&keeper});
@@ -303,6 +307,7 @@ class Judge {
       return;
     }
     read_report();
+    doubt_short_victories();
     conclude();
   }
 
@@ -329,6 +334,7 @@ class Judge {
       if (best_peer_ns == 0 || *line.row->p50_ns < best_peer_ns) best_peer_ns = *line.row->p50_ns;
       figures.peers.push_back(std::move(peer));
     }
+    compare_with_inaccurate(figures);
     const double ns = *mine->row->p50_ns;
     if (mine->row->roof_pct) {
       const double roof_ns = ns * *mine->row->roof_pct / 100;
@@ -336,6 +342,18 @@ class Judge {
       if (best_peer_ns > roof_ns) figures.sol = (best_peer_ns - ns) / (best_peer_ns - roof_ns);
     }
     result_.shapes.push_back(std::move(figures));
+  }
+
+  // A peer that is right for ordinary inputs only wins nothing, and still it is faster.
+  static void compare_with_inaccurate(ShapeFigures& figures) {
+    for (const PeerFigure& peer : figures.peers) {
+      if (!peer.ratio || figures.verdict == Verdict::loser) continue;
+      const PairVerdict pair = rooflane::verdict_of(peer.ratio->log);
+      if (pair == PairVerdict::faster) figures.verdict = Verdict::loser;
+      if (figures.verdict != Verdict::winner) continue;
+      if (pair == PairVerdict::undecided) figures.verdict = Verdict::undecided;
+      if (pair == PairVerdict::equal) figures.verdict = Verdict::tie;
+    }
   }
 
   // What the workers wrote of the kernel's processes.
@@ -355,6 +373,21 @@ class Judge {
       }
     }
     result_.maps = {maps.begin(), maps.end()};
+  }
+
+  // A source that leaves out runs among others could gain as much as is unknown of a call. Where
+  // that is a large part of the time, nothing shows that the victory is one.
+  void doubt_short_victories() {
+    for (ShapeFigures& shape : result_.shapes) {
+      const double unseen = unseen_ns(1e3 * shape.overhead_spread_us);
+      if (shape.verdict != Verdict::winner || unseen <= (unseen_ratio - 1) * *shape.row.p50_ns) {
+        continue;
+      }
+      shape.verdict = Verdict::undecided;
+      doubt_ =
+          "; a run is too short beside a call into the jail for a victory: judge a larger "
+          "problem, or leave a CPU to the judge";
+    }
   }
 
   void conclude() {
@@ -383,8 +416,8 @@ class Judge {
     const auto best = std::min_element(
         shape.peers.begin(), shape.peers.end(),
         [](const PeerFigure& a, const PeerFigure& b) { return a.p50_us < b.p50_us; });
-    result_.reason = fmt::format("{}: {:.4g} us, {} {:.4g} us", shape.problem.text(),
-                                 *shape.row.p50_ns / 1e3, best->variant, best->p50_us);
+    result_.reason = fmt::format("{}: {:.4g} us, {} {:.4g} us{}", shape.problem.text(),
+                                 *shape.row.p50_ns / 1e3, best->variant, best->p50_us, doubt_);
   }
 
   std::string spec_path() const { return folder_.path() + "/judged.json"; }
@@ -397,6 +430,7 @@ class Judge {
   TemporaryFolder folder_;
   ReferenceFile references_;
   std::string inaccurate_;  // where it was so first
+  std::string doubt_;       // why a victory is none
   Judgement result_;
 };
 

@@ -43,6 +43,11 @@ std::string print_threads(int threads) {
   return threads == 1 ? "1 thread" : fmt::format("{} threads", threads);
 }
 
+std::size_t largest_footprint(const CeilingsRequest& request) {
+  const std::size_t sensible = largest_bandwidth_footprint();
+  return request.largest_footprint > 0 ? std::min(request.largest_footprint, sensible) : sensible;
+}
+
 // `clock_ghz` becomes the highest clock seen right before and after an FMA peak: turbo moves it.
 void add_cpu_steps(const CeilingsRequest& request, int threads, Ceilings& out, double& clock_ghz,
                    std::vector<CeilingsStep>& steps) {
@@ -70,11 +75,11 @@ void add_cpu_steps(const CeilingsRequest& request, int threads, Ceilings& out, d
                                           measure_unit_gflops(unit, threads, seconds)});
                      }});
   }
-  steps.push_back({fmt::format("bandwidth, {}", print_threads(threads)), curve_seconds,
-                   [=, &out](double seconds, const auto& progress) {
-                     out.bandwidth.push_back(measure_bandwidth(
-                         threads, largest_bandwidth_footprint(), seconds, progress));
-                   }});
+  steps.push_back(
+      {fmt::format("bandwidth, {}", print_threads(threads)), curve_seconds,
+       [=, &out, largest = largest_footprint(request)](double seconds, const auto& progress) {
+         out.bandwidth.push_back(measure_bandwidth(threads, largest, seconds, progress));
+       }});
 }
 
 // A device that is the CPU has its caches, one of those that a core has for each thread; of others

@@ -19,6 +19,8 @@ struct CeilingsRequest {
   std::vector<std::string> isas;  // empty: every target of this CPU
   std::vector<DeviceId> devices;
   double seconds = 20;  // budget for everything asked for
+  // Bandwidth is measured up to this footprint; 0: beyond all caches.
+  std::size_t largest_footprint = 0;
   std::function<void(double done, const std::string& what)> progress;  // done in [0,1]; may be null
 };
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "core/float_unit.hpp"
 #include "core/seeds.hpp"
@@ -21,11 +22,16 @@ namespace {
 
 // Runs of at least this are all preceded by a change; it moves three cache lines, a fiftieth of it.
 constexpr double changed_each_ns = 10e3;
-// Changes in a series of shorter runs, a millisecond long: each costs the CPU of another process,
-// which fetches the lines, up to a microsecond.
+// And of at least as many times what a call costs, which is known to some per cent, or is several
+// times as large the next moment where measuring process and kernel share a CPU.
+constexpr double changed_each_calls = 20;
+// Calls that ask for the runs of a series of shorter ones, a millisecond long: each is behind a
+// change, and the CPU of another process takes up to a microsecond to fetch the lines.
 constexpr std::int64_t changes_of_series = 12;
 // Changes of a series that are compared with the reference; where inputs are converted for it, one.
 constexpr std::size_t compared_changes = 6;
+// Where a call asks for at least as many, its own cost, and what a change costs, matter little.
+constexpr std::int64_t few_runs = 8;
 // Elements of an output row that are looked at: as many as lie in a cache line.
 constexpr std::int64_t looked_at = 16;
 
@@ -46,6 +52,13 @@ bool is_all_ones(const std::byte* bytes, std::size_t count) {
 }
 
 }  // namespace
+
+// A call's cost is known to some 50 ns, and less well where measuring process and kernel share a
+// CPU.
+double unseen_ns(double call_spread_ns) {
+  constexpr double least = 100, spreads = 4;
+  return std::max(least, spreads * call_spread_ns);
+}
 
 struct SeriesGuard::Change {
   std::byte* input = nullptr;  // null: no input could be changed
@@ -140,6 +153,16 @@ void SeriesGuard::undo(const Change& change) {
   }
 }
 
+// Writes what a change writes, and leaves all contents as they were: the run then fetches as many
+// cache lines.
+void SeriesGuard::rewrite() {
+  const Change made = change();
+  const View& to = operands_.all().at(outputs_[made.output].name);
+  std::memcpy(to.row(made.row) + static_cast<std::size_t>(made.first_col) * to.dtype->bytes(1),
+              made.stale.data(), made.stale.size());
+  undo(made);
+}
+
 // No kernel computes this number, all ones.
 void SeriesGuard::check_written(const Change& change) {
   const TensorSpec& output = outputs_[change.output];
@@ -205,35 +228,85 @@ void SeriesGuard::check(std::vector<Change>& changes) {
                                 stale ? "what it gave before in" : "a wrong", where));
 }
 
-// A result kept by the whole of its inputs serves all runs between two changes but the first. What
-// the change itself costs is a few cache lines; branches that the CPU learns by heart on the way
-// may halve a time.
+// The time of `runs` runs of one call, behind a change. The result of the change is looked at.
+double SeriesGuard::time_changed(TimedRuns timed_runs, std::int64_t runs,
+                                 std::vector<Change>& changes) {
+  changes.push_back(change());
+  const double ns = timed_runs(runs);
+  note_result(changes.back());
+  check_written(changes.back());
+  return ns;
+}
+
+// One run a call: without a change, behind one, and behind as many writes without one. Nobody must
+// be able to say beforehand which it is.
+void SeriesGuard::time_single_runs(TimedRuns timed_runs, std::vector<Change>& changes) {
+  constexpr std::uint64_t kinds = 3;
+  const std::uint64_t first = draw(kinds), step = 1 + draw(kinds - 1);
+  for (std::uint64_t i = 0; i < kinds; ++i) {
+    switch ((first + i * step) % kinds) {
+      case 0:
+        times_.undisturbed.push_back(timed_runs(1));
+        break;
+      case 1:
+        times_.changed.push_back(time_changed(timed_runs, 1, changes));
+        break;
+      default:
+        rewrite();
+        times_.rewritten.push_back(timed_runs(1));
+    }
+  }
+}
+
+// What is uneven in times of single runs and of others; empty: nothing. What disturbs a run only
+// makes it longer, so the quick ones of the single runs are compared.
+std::string SeriesGuard::unevenness(const Times& times) {
+  constexpr double quick = 0.25;
+  const double call_ns = unseen_ns(times.call_spread_ns);
+  const double undisturbed = quantile(times.undisturbed, quick);
+  const double rewritten = std::max(quantile(times.rewritten, quick), 0.0);
+  const double changed = quantile(times.changed, quick);
+  const double among_others = median(times.among_others);
+  if (undisturbed > unseen_ratio * among_others + call_ns) {
+    return fmt::format(
+        "skipped-calls: a run takes {:.3g} us by itself and {:.3g} us where others follow it at "
+        "once",
+        undisturbed / 1e3, among_others / 1e3);
+  }
+  // A result kept by the whole of its inputs serves a run that finds them as they were before.
+  if (changed > unseen_ratio * rewritten + call_ns) {
+    return fmt::format(
+        "replay: a run takes {:.3g} us where its inputs changed and {:.3g} us where they were "
+        "written as they were",
+        changed / 1e3, rewritten / 1e3);
+  }
+  return {};
+}
+
+// A busy machine may disturb as many calls as are compared at once, and not those after them, too.
 void SeriesGuard::require_even_times() {
-  constexpr std::size_t enough = 64;
-  constexpr double lines_ns = 500;
-  if (first_ns_.size() < enough) return;
-  const double first = median(first_ns_), rest = median(rest_ns_);
-  first_ns_.clear();
-  rest_ns_.clear();
-  if (first <= 2 * rest + lines_ns) return;
-  throw WorkerError(Status::failed,
-                    fmt::format("replay: a run takes {:.3g} us where its inputs changed and {:.3g} "
-                                "us where they did not",
-                                first / 1e3, rest / 1e3));
+  constexpr std::size_t enough = 24;
+  if (times_.among_others.size() < enough) return;
+  const std::string uneven = unevenness(std::exchange(times_, {}));
+  if (std::exchange(was_uneven_, !uneven.empty()) && !uneven.empty()) {
+    throw WorkerError(Status::failed, uneven);
+  }
 }
 
 double SeriesGuard::time(FunctionRef<void(std::int64_t)> run, std::int64_t runs, Clock now,
-                         double call_ns) {
+                         CallCost call) {
   const auto timed_runs = [&](std::int64_t count) {
     const double start = now();
     run(count);
-    return now() - start - call_ns;
+    return now() - start - call.ns;
   };
   // Logarithms follow: no time is 0, however much is subtracted.
   const auto mean = [&](double ns) { return std::max(ns, 1.0) / static_cast<double>(runs); };
   if (outputs_.empty()) return mean(timed_runs(runs));
+  times_.call_spread_ns = std::max(times_.call_spread_ns, call.spread_ns);
   const std::uint32_t unit = float_unit_state();
-  const bool each = run_ns_ >= changed_each_ns || runs <= changes_of_series;
+  const bool each = run_ns_ >= std::max(changed_each_ns, changed_each_calls * call.ns) ||
+                    runs <= changes_of_series;
   std::vector<Change> changes;
   double timed = 0;
   try {
@@ -243,18 +316,11 @@ double SeriesGuard::time(FunctionRef<void(std::int64_t)> run, std::int64_t runs,
           each ? 1
                : std::min(runs - done,
                           1 + static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(parts))));
-      changes.push_back(change());
-      const double first = timed_runs(1);
-      timed += first;
-      if (count > 1) {
-        const double rest = timed_runs(count - 1);
-        timed += rest;
-        first_ns_.push_back(first);
-        rest_ns_.push_back(rest / static_cast<double>(count - 1));
-      }
+      if (!each) time_single_runs(timed_runs, changes);
+      const double ns = time_changed(timed_runs, count, changes);
+      if (count >= few_runs) times_.among_others.push_back(ns / static_cast<double>(count));
+      timed += ns;
       done += count;
-      note_result(changes.back());
-      check_written(changes.back());
     }
   } catch (...) {
     while (!changes.empty()) {

@@ -3,6 +3,11 @@
 // some elements of an output become NaN in place; behind it they must be what the inputs then say.
 // A result that is kept from an earlier run, whatever it is found by short of all contents, is
 // wrong in one of these places; a run that is left out leaves NaN.
+//
+// Short runs are timed many to a call, since a call costs as much as some of them. The kernel can
+// know that it is among others, and that nothing changes between them, so between the long calls
+// are calls of one run. Any of those may be one behind a change, so each must do its work, and a
+// run among others has to take as long.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +19,53 @@
 
 namespace rooflane {
 
+// What a call of a plan takes beyond its runs: the middle of many calls, and how far these lie from
+// it in the middle.
+struct CallCost {
+  double ns = 0;
+  double spread_ns = 0;
+};
+
+// What a run that a call asks for may take less than a single one, by what is known of calls: who
+// leaves out runs gains as much unseen.
+double unseen_ns(double call_spread_ns);
+// And by how much more, as a ratio: a run that is called alone finds the CPU's branch history other
+// than one among others does.
+inline constexpr double unseen_ratio = 1.2;
+
 class SeriesGuard {
  public:
   // The operands are those that the plan is bound to, in memory that `run` reads and writes.
   SeriesGuard(const Problem& problem, const OwnedOperands& operands, const InputSeed& seed,
               const Math& math);
 
-  // Mean time in ns of one of `runs` runs, like time_runs, less `call_ns` for each call of `run`
-  // (Plan::call_ns), which runs the variant as often as it is told. Inputs are afterwards as
-  // before. Throws WorkerError(failed) with a reason that begins with the fault: "replay: ",
-  // "skipped-calls: ", "late-return: ", "packed-constants: ", "low-precision: ".
+  // Mean time in ns of one of `runs` runs, like time_runs, less the cost of each call of `run`,
+  // which runs the variant as often as it is told. Inputs are afterwards as before. Throws
+  // WorkerError(failed) with a reason that begins with the fault: "replay: ", "skipped-calls: ",
+  // "late-return: ", "packed-constants: ", "low-precision: ".
   double time(FunctionRef<void(std::int64_t)> run, std::int64_t runs, Clock now,
-              double call_ns = 0);
+              CallCost call = {});
 
  private:
   struct Change;  // one input element, and what the run made of it
+  // Times of runs by how they were called, in ns; the last in calls of several, the mean of each.
+  struct Times {
+    std::vector<double> undisturbed, rewritten, changed, among_others;
+    double call_spread_ns = 0;  // the largest meanwhile
+  };
+  using TimedRuns = FunctionRef<double(std::int64_t)>;
 
   std::uint64_t draw(std::uint64_t below);
   Change change();
+  double time_changed(TimedRuns timed_runs, std::int64_t runs, std::vector<Change>& changes);
+  void time_single_runs(TimedRuns timed_runs, std::vector<Change>& changes);
   void note_result(Change& change);
   void check_written(const Change& change);
   void check(std::vector<Change>& changes);
   bool is_right(const Change& change, bool& followed) const;
   void undo(const Change& change);
+  void rewrite();
+  static std::string unevenness(const Times& times);
   void require_even_times();
 
   const Problem& problem_;
@@ -45,8 +74,9 @@ class SeriesGuard {
   const Math& math_;
   std::vector<TensorSpec> inputs_, outputs_;  // those that can be changed, and looked at
   std::uint64_t state_;
-  double run_ns_ = 0;                       // of the last series
-  std::vector<double> first_ns_, rest_ns_;  // runs right behind a change, and those after them
+  double run_ns_ = 0;  // of the last series
+  Times times_;        // since times were compared last
+  bool was_uneven_ = false;
 };
 
 }  // namespace rooflane
