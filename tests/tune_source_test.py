@@ -199,6 +199,7 @@ class Proposers(Searches):
 
     def test_what_does_not_go_together(self) -> None:
         for words, says_it in ((["--report", "r"], "--report"), (["--space"], "--space"),
+                               (["--cache", "cold"], "--cache"),
                                (["--cluster", "tcp://127.0.0.1:1"], "--cluster")):
             self.assertIn(says_it, self.tune(*words, status=2))
         self.assertIn("keeps one source", self.tune("--export", "best.c", "--shape",
@@ -308,6 +309,12 @@ class Requests(Searches):
     def open(self, inner: Evaluator) -> tuple[SourceEvaluator, History]:
         evaluator = SourceEvaluator(inner, Judge(), 5)
         return evaluator, History(evaluator.open(Target(SHAPE, "hwy")))
+
+    def test_the_judge_times_warm_whatever_is_usual(self) -> None:
+        with Evaluator() as inner:
+            target = Target("gemm:m=1,n=8,k=8,prepack=1", "hwy")
+            self.assertEqual(inner.open(target).cache, "cold")
+            self.assertEqual(SourceEvaluator(inner, Judge(), 5).open(target).cache, "warm")
 
     def test_requests_fit_the_context_or_are_not_sent(self) -> None:
         with Evaluator() as inner:

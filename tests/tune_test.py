@@ -317,6 +317,20 @@ class Finals(unittest.TestCase):
             stored += found.chosen != self.DEFAULT
         self.assertEqual(stored, 0)
 
+    def test_the_error_of_all_comparisons_of_a_race_adds_up_to_the_promised_one(self):
+        """However many finalists have left, each look takes the same share for each of them."""
+        asked = []
+        machine = PlantedMachine(self.program, {f"x={x}": 1 + x / 10 for x in range(25)},
+                                 self.DEFAULT, 0.05, 0.01, 1)
+        compare = machine.compare
+        machine.compare = lambda pairs, level: asked.append((len(pairs), level)) or compare(
+            pairs, level)
+        final.Final(machine, self.DEFAULT, [{"x": x} for x in range(1, 25)]).race(1e9)
+        over_default = asked[::2]
+        self.assertLess(over_default[0][0], 24)  # halved before the first look
+        for _, level in over_default:
+            self.assertLessEqual((1 - level) * len(final.LOOKS) * 24, final.ERROR * 1.0001)
+
     def test_the_program_compares_as_bench_does(self):
         far, near, open_ = self.program.compare(
             [[[0.10, 0.11, 0.09]] * 5, [[0.001, -0.001, 0.0]] * 5, [[0.2], [-0.2]]])
@@ -458,6 +472,15 @@ class Tune(unittest.TestCase):
         self.assertLessEqual(sum(evaluations), 18)
         self.assertGreaterEqual(min(evaluations), 4)
 
+    def test_resume_reports_what_was_decided_and_searches_the_rest(self):
+        words = self.fake("--strategy", "random", "--budget", "6", "--no-store", "--json")
+        first, = json.loads(self.tune(*words).stdout)["tuned"]
+        done = self.tune(*words, "--shape", "softmax:rows=4,cols=9", "--resume")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        again, other = json.loads(done.stdout)["tuned"]
+        self.assertEqual({**again, "time": ""}, {**first, "time": ""})
+        self.assertEqual((other["run"], other["shape"]), (2, "softmax:rows=4,cols=9"))
+
     def test_the_model_alone_keeps_the_default(self):
         done = self.tune(*self.fake("--strategy", "default", "--budget", "1"))
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -553,8 +576,9 @@ class Export(unittest.TestCase):
         self.path = Path(folder.name) / "tuned.json"
         self.machine = {"key": "a cpu", "cpu": "a", "cores": 2}
 
-    def keep(self, shape: str, chosen: dict[str, int]) -> list[dict]:
-        space = Space("gemm", "hwy", shape, "fp32", 2, "AVX3", "", (), {"x": 0}, (), None)
+    def keep(self, shape: str, chosen: dict[str, int], cache: str = "warm") -> list[dict]:
+        space = Space("gemm", "hwy", shape, "fp32", 2, "AVX3", "", (), {"x": 0}, (), None,
+                      {"cache": cache})
         export.keep(self.path, self.machine, space, Verdict(chosen, Ratio(0.9, 0.8, 1)), {})
         return json.loads(self.path.read_text(encoding="utf-8"))["entries"]
 
@@ -564,6 +588,19 @@ class Export(unittest.TestCase):
         self.assertEqual([entry["tuning"] for entry in self.keep("gemm:m=1", {"x": 3})],
                          ["x=2", "x=3"])
         self.assertEqual([entry["tuning"] for entry in self.keep("gemm:m=2", {"x": 0})], ["x=3"])
+
+    def test_each_state_of_the_caches_has_an_entry_and_one_of_before_is_replaced(self):
+        self.keep("gemm:m=1", {"x": 1}, "cold")
+        entries = self.keep("gemm:m=1", {"x": 2}, "warm")
+        self.assertEqual([(one["tuning"], one["cache"]) for one in entries],
+                         [("x=1", "cold"), ("x=2", "warm")])
+        self.assertEqual([one["tuning"] for one in self.keep("gemm:m=1", {"x": 0}, "cold")],
+                         ["x=2"])
+        document = json.loads(self.path.read_text(encoding="utf-8"))
+        del document["entries"][0]["cache"]
+        self.path.write_text(json.dumps(document), encoding="utf-8")
+        self.assertEqual([one["tuning"] for one in self.keep("gemm:m=1", {"x": 4}, "cold")],
+                         ["x=4"])
 
     def test_what_is_no_such_file_is_left_as_it_is(self):
         for text, reason in (("{", "no file of tuned schedules"), ("[]", "no file"),

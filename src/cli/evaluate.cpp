@@ -26,7 +26,7 @@
 //        -> "ratios":[{"value","low","high","verdict":"faster|slower|equal|undecided",
 //            "repetitions":F},...]; F times as many would decide, null if none would
 // Values above are the defaults of their fields; if "cache" is missing, operands are cold where a
-// program would read its weights from memory (usual_cache). Ratios of evaluations are the
+// program would read its weights from memory (usually_cold). Ratios of evaluations are the
 // time divided by that of the model's choice. low and high are null if there is only a single
 // round.
 #include <fmt/format.h>
@@ -96,22 +96,6 @@ double roof_ns(const Problem& problem, const Traits& t, int threads) {
   return 1e9 / threads * std::max(cost.flops / rates.fma, cost.bytes / rates.read[level]);
 }
 
-// Whether a program that runs such a problem finds its weights in memory: those that a plan keeps
-// (prepack=1) are as a rule of one layer among many, which evict one another, and up to 16 rows (a
-// language model's tokens) take less time to compute than to read.
-CacheMode usual_cache(const Problem& problem) {
-  constexpr std::int64_t most_rows = 16;
-  const auto& params = problem.kernel().params;
-  const bool has_rows = std::any_of(params.begin(), params.end(), [](const ParamSpec& param) {
-    return std::string_view(param.name) == "m";
-  });
-  const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
-  const bool keeps = std::any_of(tensors.begin(), tensors.end(), [](const TensorSpec& tensor) {
-    return tensor.role == Role::constant;
-  });
-  return keeps && has_rows && problem.size("m") <= most_rows ? CacheMode::cold : CacheMode::warm;
-}
-
 // Answers the requests of one search.
 class Evaluations {
  public:
@@ -158,8 +142,9 @@ class Evaluations {
     if (cache != "" && cache != "warm" && cache != "cold") {
       throw argument_error(unknown_name("cache mode", cache, {"warm", "cold"}));
     }
-    if (cache.empty() && host) c.cache = usual_cache(c.problem);
-    if (cache == "cold") c.cache = CacheMode::cold;
+    if (cache == "cold" || (cache.empty() && host && usually_cold(c.problem))) {
+      c.cache = CacheMode::cold;
+    }
     if (const auto reason = refusal(*entry.variant, c.problem, c.environment())) {
       throw unavailable_error(*reason);
     }

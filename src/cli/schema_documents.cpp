@@ -393,6 +393,7 @@ ordered_json tuned_document() {
               {"tuning", value("string", "what --tuning takes, key=value,...")}},
              {{"default", value("string", "the tuning that it was compared with")},
               {"ratio", ratio},
+              {"cache", value("string", "warm or cold: how the operands were found; default: as usual")},
               {"exact", value("boolean", "applies only to its own shape; default: false")},
               {"build", value("string", "git commit of the build that timed it")},
               {"time", value("string", "when it was timed, ISO 8601, UTC")}});

@@ -23,7 +23,6 @@ from .schema import EvaluationRow, ExchangeRow, MachineRow, RunRow, SpaceRow, cl
 Result = TypeVar("Result")
 ATTEMPTS = 4  # at a transaction, while a server starts again or a deadlock is resolved
 GOES_ON = ("running", "interrupted", "undecided")
-NOT_COMPARED = {"budget", "max_time"}  # a run that goes on may be given more of them
 
 
 class Archive:
@@ -72,8 +71,10 @@ class Archive:
                         records.verdict_record(verdict) if verdict else None)
 
     def resume_run(self, run: int) -> None:
-        """A run that was interrupted or undecided goes on."""
-        self._set_state(run, "running", None, None)
+        """A run that was interrupted or undecided goes on; a finished one stays as it is."""
+        self._write(lambda session: session.execute(
+            update(RunRow).where(RunRow.id == run, RunRow.state.in_(GOES_ON)).values(
+                state="running", finished=None, verdict=None)))
 
     def add(self, run: RunRecord) -> tuple[int, int]:
         """Keeps a run out of another archive or a format: its number here and how many of its
@@ -119,21 +120,22 @@ class Archive:
             for row in session.scalars(select(ExchangeRow).where(ExchangeRow.run_id == run)
                                        .order_by(ExchangeRow.number))])
 
-    def unfinished(self, space: Space, machine: dict[str, Any], strategy: str,
-                   settings: dict[str, Any]) -> int | None:
-        """The latest run of this search that never ended, for `--resume`. The settings `budget` and
-        `max_time` may differ."""
-        def same(other: dict[str, Any]) -> bool:
-            ours, theirs = ({name: value for name, value in one.items()
-                             if name not in NOT_COMPARED} for one in (clean(settings), other))
-            return ours == theirs
+    def resumable(self, space: Space, machine: dict[str, Any], strategy: str,
+                  settings: dict[str, Any]) -> int | None:
+        """The latest run of this search that `--resume` goes on with, or that has finished already.
+        `max_time` may differ, and `budget` unless it has finished."""
+        def same(row: Any) -> bool:
+            free = {"max_time"} if row.state == "finished" else {"max_time", "budget"}
+            ours, theirs = ({name: value for name, value in one.items() if name not in free}
+                            for one in (clean(settings), row.settings))
+            return row.strategy == strategy and ours == theirs
 
         def find(session: Session) -> int | None:
             found = session.execute(
-                rows.of_space(select(RunRow.id, RunRow.settings, RunRow.strategy), space, machine)
-                .where(RunRow.state.in_(GOES_ON)).order_by(RunRow.id.desc()))
-            return next((row.id for row in found
-                         if row.strategy == strategy and same(row.settings)), None)
+                rows.of_space(select(RunRow.id, RunRow.settings, RunRow.strategy, RunRow.state),
+                              space, machine)
+                .where(RunRow.state.in_((*GOES_ON, "finished"))).order_by(RunRow.id.desc()))
+            return next((row.id for row in found if same(row)), None)
 
         return self._read(find)
 

@@ -81,7 +81,7 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     if given.budget < 1:
         parser.error("--budget: at least 1")
     if given.strategy == "source":
-        for option in ("cluster", "report", "space"):
+        for option in ("cache", "cluster", "report", "space"):
             if getattr(given, option):
                 parser.error(f"--{option} does not go with --strategy source")
     elif given.unsafe:

@@ -181,6 +181,7 @@ class Course:
     facts: dict[str, Any]
     run: int
     search: Search
+    verdict: Verdict | None = None  # of a run that had finished before
     is_searched: bool = False
     batches: int = 0
     last: float = 0.0  # the logarithm of the speed-up that the last batch brought
@@ -190,7 +191,9 @@ class Tuning:
     """All targets of one call."""
 
     search = Search  # how one is searched
-    shares = True  # whether several searches share their evaluations
+    # What is searched: schedules, of which several searches share their evaluations and a decision is
+    # final; or sources.
+    schedules = True
 
     def __init__(self, given: argparse.Namespace, targets: list[Target], archive: Archive,
                  evaluator: Evaluator):
@@ -203,7 +206,7 @@ class Tuning:
 
     def run(self) -> int:
         """Searches and last comparisons; the exit status."""
-        if self.shares and len(self.targets) > 1 and self.given.strategy != "all":
+        if self.schedules and len(self.targets) > 1 and self.given.strategy != "all":
             self.run_shared()
         else:
             for index, target in enumerate(self.targets):
@@ -256,7 +259,8 @@ class Tuning:
         space = self.evaluator.open(target)
         facts = self.evaluator.facts
         run = self.run_of(space, facts)
-        trials, earlier = self.archive.trials(run), self.archive.exchanges(run)
+        record = self.archive.record_of(run)
+        trials, earlier = record.trials, record.exchanges
         options = strategies.options_of(given, {
             "machine": facts["machine"], "traits": facts["traits"], "roof_ns": space.roof_ns})
         options.earlier = tuple(earlier)
@@ -267,7 +271,8 @@ class Tuning:
         search = self.search(space, self.evaluator, strategy, self.seeds_of(space), limits,
                              self.archive, run, COMPLETE if complete else HALVING, trials,
                              self.progress.of_history)
-        return Course(target, space, facts, run, search)
+        return Course(target, space, facts, run, search,
+                      record.verdict if self.schedules and record.state == "finished" else None)
 
     def share(self, courses: list[Course]) -> None:
         """Batches of evaluations. Each goes to the search with the largest expected gain times
@@ -277,7 +282,7 @@ class Tuning:
                 - sum(len(course.search.history.trials) for course in courses))
         seconds, begin = self.seconds_for(1), time.monotonic()
         errors = worth.ModelErrors()
-        playing = list(courses)
+        playing = [course for course in courses if course.verdict is None]
         while playing and left > 0 and (seconds is None or time.monotonic() - begin < seconds):
             course = max(playing, key=lambda one: self.pays(one, errors))
             if self.pays(course, errors) == 0:
@@ -324,6 +329,10 @@ class Tuning:
     def finish(self, course: Course, left: int) -> None:
         """Searches, unless that was done, and compares; so many targets share the time that is
         left. Raises Refused, Lost."""
+        if course.verdict is not None:
+            self.end(course, course.verdict, "finished")
+            self.tell(course, course.verdict)
+            return
         state, verdict = "interrupted", None
         try:
             self.open_again(course)
@@ -338,6 +347,10 @@ class Tuning:
         finally:
             self.end(course, verdict, state)
         self.keep(course.space, course.search.history, verdict, course.facts)
+        self.tell(course, verdict)
+
+    def tell(self, course: Course, verdict: Verdict) -> None:
+        """Reports a target's result."""
         done = Done(course.space, course.search.history, verdict, course.run, course.facts)
         if self.given.report:
             self.report(done, course.target)
@@ -349,7 +362,8 @@ class Tuning:
     def end(self, course: Course, verdict: Verdict | None, state: str) -> None:
         """Closes what a search has open."""
         course.search.strategy.close()
-        self.archive.finish_run(course.run, verdict, state)
+        if course.verdict is None:
+            self.archive.finish_run(course.run, verdict, state)
 
     def strategy_of(self, space: Space, options: strategies.Options,
                     trials: list[Trial]) -> Strategy:
@@ -366,13 +380,13 @@ class Tuning:
         return line_of(done, final.describe(done.verdict, done.space.default))
 
     def run_of(self, space: Space, facts: dict[str, Any]) -> int:
-        """The archive's number: of the run that goes on, or of a new one."""
+        """The archive's number: of the run that goes on or has finished, or of a new one."""
         given = self.given
         settings = {"budget": given.budget, "seed": given.seed, "max_time": given.max_time,
                     "stop_at": given.stop_at, "patience": given.patience}
         machine = {**facts["machine"], "isa": space.isa, "device": space.device,
                    "driver": facts["driver"]}
-        run = (self.archive.unfinished(space, machine, given.strategy, settings)
+        run = (self.archive.resumable(space, machine, given.strategy, settings)
                if given.resume else None)
         if run is not None:
             self.archive.resume_run(run)
@@ -461,7 +475,7 @@ def json_of(done: Done) -> dict[str, Any]:
     verdict = done.verdict
     return {**export.entry_of(done.space, verdict, done.facts["build"]), "run": done.run,
             "kind": verdict.kind, "seconds_more": round(verdict.seconds_more),
-            "cache": done.space.cache, "evaluations": len(done.history.trials),
+            "evaluations": len(done.history.trials),
             "correct": sum(trial.correct for trial in done.history.trials),
             "tie_set": [text_of(one.configuration) for one in verdict.tie_set],
             "neighbours": [{"shape": n.shape, "cache": n.cache, "outcome": n.outcome.value,

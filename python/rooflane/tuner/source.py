@@ -40,7 +40,7 @@ class SourceTuning(Tuning):
     """All targets of one call; `evaluator` serves the variant that is to be beaten."""
 
     evaluator: SourceEvaluator
-    shares = False  # the judge's time is not predicted
+    schedules = False
 
     def __init__(self, given: argparse.Namespace, targets: list[Target], archive: Archive,
                  evaluator: Evaluator):
