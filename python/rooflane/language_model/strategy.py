@@ -3,7 +3,6 @@ that a run always ends."""
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 from rooflane.language_model.asking import OWN, Asker, Settings
 from rooflane.language_model.client import Client
@@ -55,11 +54,6 @@ class LanguageModel:
         """Ends connections and the stand-in."""
         self._asker.client.close()
         self._stand_in.close()
-
-    def statistics(self) -> dict[str, Any]:
-        """Requests, tokens, seconds, failures by class, what became of proposals, trials and the
-        best speed-up by source, and why the model was not asked any more."""
-        return {"mode": self._mode, **self._asker.statistics()}
 
     def _ask(self, history: History) -> bool:
         """Whether the queue holds something new."""
