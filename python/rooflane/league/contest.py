@@ -18,7 +18,7 @@ import numpy as np
 from rooflane.league import replay as replays
 from rooflane.league.arguments import REPEATS, ROUNDS, SEED_POINTS
 from rooflane.league.score import SHARES, Judge
-from rooflane.league.spaces import Record, key_of, packed, read
+from rooflane.league.spaces import Record, key_of, read
 from rooflane.tuning import Configuration, Space, Strategy
 
 CURVE = 100  # points that are kept of the mean P over time
@@ -85,7 +85,7 @@ def judged(strategy: str, made: Record, made_with: str, judge: Judge,
 def identity(made: Record, strategy: str, settings: Settings) -> str:
     """Changes whenever the figures would."""
     told = asdict(settings) | {"latency_s": settings.latency_s.get(strategy)}
-    content = json.dumps([told, packed(made)], sort_keys=True)
+    content = json.dumps([told, made], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -148,7 +148,7 @@ def keep(file: Path, result: Result) -> None:
 
 def contest(path: Path, chosen: Sequence[Record], strategies: Sequence[str], settings: Settings,
             jobs: int, file: Path | None, told: Callable[[str], None]) -> Iterator[Result]:
-    """Every strategy in every space of the packed file `path`, in `jobs` processes; what `file`
+    """Every strategy in every space of the file `path`, in `jobs` processes; what `file`
     holds already is not done again."""
     tasks = {(key_of(made), strategy): identity(made, strategy, settings)
              for made in chosen for strategy in strategies}
