@@ -17,14 +17,16 @@ from typing import Any
 
 from ..tuning import Configuration, Outcome, Ratio, Space, Trial
 from .records import (
+    BUILD,
+    MACHINE,
     RunRecord,
     identity_of,
-    machine_fingerprint,
     merged,
     now,
     space_of,
     space_record,
     tunables_of,
+    whole,
 )
 
 NS_PER_MS = 1e6
@@ -52,20 +54,17 @@ class OneSpace:
 
 def one_space(runs: Sequence[RunRecord]) -> OneSpace:
     """The runs' space with its merged trials. Raises FormatError where they are of several."""
-    spaces = {(machine_fingerprint(run.machine), identity_of(run.space)): run for run in runs}
+    spaces = {identity_of(run.space, run.machine): run for run in runs}
     if len(spaces) != 1:
         titles = "; ".join(f"{run.space.title} on {run.machine['key'] or run.machine['cpu']}"
                            for run in spaces.values())
         raise FormatError(f"this format holds one space, not {len(spaces)}"
                           + (f" ({titles}): --run or --space names one" if titles else ""))
     timed = [(trial, at) for run in runs for trial, at in zip(run.trials, run.times)]
-    trials = merged(trial for trial, _ in timed)
-    at_of = {id(trial): at for trial, at in timed}
-    latest = runs[-1]
+    stand, latest = merged(timed), runs[-1]
     samples = [ns for trial, _ in timed for ns in trial.default_ns]
-    return OneSpace(latest.space, latest.machine, latest.build, trials,
-                    [at_of[id(trial)] for trial in trials],
-                    median(samples) if samples else NS_PER_MS)
+    return OneSpace(latest.space, latest.machine, latest.build, [trial for trial, _ in stand],
+                    [at for _, at in stand], median(samples) if samples else NS_PER_MS)
 
 
 def about(one: OneSpace) -> dict[str, Any]:
@@ -139,7 +138,8 @@ def imported(text: str, found: Sequence[Found], ours: dict[str, Any], source: st
     times = [found[place].at or now() for place in order]
     machine = ours.get("machine") or {"key": space.device, "device": space.device}
     return RunRecord(
-        hashlib.sha256(text.encode()).hexdigest(), space, machine, ours.get("build") or {},
+        hashlib.sha256(text.encode()).hexdigest(), space, whole(machine, MACHINE, "machine"),
+        whole(ours.get("build") or {}, BUILD, "build"),
         "import", {"source": source}, min(times), max(times), "finished",
         trials=[replace(trials[place], number=number) for number, place in enumerate(order)],
         times=times)
