@@ -109,10 +109,20 @@ class Scripted:
 
 
 class Entrants:
-    """random, oracle, and one that raises."""
+    """random, oracle, and one that raises, in the place of rooflane.strategies."""
+
+    def __enter__(self) -> None:
+        self._patches = [mock.patch("rooflane.strategies.make", self.make),
+                         mock.patch("rooflane.strategies.seeds", lambda space, count: [])]
+        for patch in self._patches:
+            patch.start()
+
+    def __exit__(self, *_: object) -> None:
+        for patch in self._patches:
+            patch.stop()
 
     @staticmethod
-    def make(name: str, space: Space, seed: int, options: object) -> Scripted:
+    def make(name: str, space: Space, seed: int) -> Scripted:
         order = [dict(zip(space.constraints.names, key)) for key in space.constraints.legal]
         if name == "broken":
             raise RuntimeError("no such model")
@@ -120,10 +130,6 @@ class Entrants:
         if name == "oracle":
             order = sorted(order, key=truth_of)
         return Scripted(name, order)
-
-    @staticmethod
-    def seeds(space: Space, count: int) -> list[Configuration]:
-        return []
 
 
 class SpacesTest(unittest.TestCase):
@@ -371,14 +377,15 @@ class ScoreTest(unittest.TestCase):
         settings = contest.Settings(repeats=300, seed=SEED,
                                     latency_s={"random": 0.0, "oracle": 0.0})
         for name in ("random", "oracle"):
-            results[name] = contest.play(made, name, settings, Entrants, judge)
+            with Entrants():
+                results[name] = contest.play(made, name, settings, judge)
             self.assertEqual(results[name].failure, "")
         scores = np.array(results["random"].scores)
         self.assertLess(abs(scores.mean()), 2.5 * scores.std() / math.sqrt(300), f"seed {SEED}")
         within = np.mean(results["random"].within["1"])
         self.assertAlmostEqual(within, results["random"].baseline_within["1"], delta=0.08)
         # Before its first evaluation has ended the oracle is as blind as the baseline.
-        perfect = Entrants.make("oracle", replayed.space, 0, None)
+        perfect = Entrants.make("oracle", replayed.space, 0)
         best = perfect.order[0]
         run = replay.Run([replayed.cost(text_of(best)).total], [judge.optimum])
         curve = judge.judge(run).curve
@@ -419,9 +426,10 @@ class StandingsTest(unittest.TestCase):
     def setUpClass(cls) -> None:
         settings = contest.Settings(repeats=12, seed=SEED,
                                     latency_s=dict.fromkeys(("random", "oracle"), 0.01))
-        cls.results = [contest.play(made_space(0.02, shape), name, settings, Entrants)
-                       for shape in ("gemm:m=1,n=2,k=3", "gemm:m=4,n=5,k=6")
-                       for name in ("random", "broken", "oracle")]
+        with Entrants():
+            cls.results = [contest.play(made_space(0.02, shape), name, settings)
+                           for shape in ("gemm:m=1,n=2,k=3", "gemm:m=4,n=5,k=6")
+                           for name in ("random", "broken", "oracle")]
 
     def test_the_oracle_is_first_and_random_behind_by_a_paired_interval(self) -> None:
         league = standings.league_of(self.results)
@@ -462,10 +470,7 @@ class StandingsTest(unittest.TestCase):
 class CommandTest(unittest.TestCase):
     def call(self, *words: object) -> tuple[int, str, str]:
         out, err = io.StringIO(), io.StringIO()
-        fake = mock.MagicMock(make=Entrants.make, seeds=Entrants.seeds)
-        with (contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
-              mock.patch.dict(sys.modules, {"rooflane.strategies": fake}),
-              mock.patch("rooflane.strategies", fake, create=True)):
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), Entrants():
             status = command.main([str(word) for word in words])
         return status, out.getvalue(), err.getvalue()
 
@@ -496,7 +501,7 @@ class CommandTest(unittest.TestCase):
             self.assertIn("| random |", out)
             self.assertIn("1/1 random: gemm:m=64", err)
             with open(folder / "r.jsonl", "a") as file:
-                file.write('{"strategy": "cut of')
+                file.write('\n{"strategy": "cut of')
             status, _, err = self.call(*words, "--strategies", "random,oracle", "--markdown",
                                        folder / "m.md", "--svg", folder / "s.svg", "--json",
                                        folder / "j.json")
