@@ -126,17 +126,24 @@ class Descent {
 };
 
 struct Pair {
-  double before, after;  // the choice's time over the fastest
+  double before, after;        // the choice's time over the fastest
+  std::vector<double> errors;  // after
 };
 
 ClassRegret class_regret(const std::string& name, const std::vector<Pair>& pairs) {
   std::vector<double> before, after;
+  double squares = 0;
+  std::size_t errors = 0;
   for (const Pair& pair : pairs) {
     before.push_back(100 * (pair.before - 1));
     after.push_back(100 * (pair.after - 1));
+    for (const double error : pair.errors) squares += error * error;
+    errors += pair.errors.size();
   }
-  return {name,          static_cast<int>(pairs.size()), median(before), quantile(before, 0.95),
-          median(after), quantile(after, 0.95)};
+  const double mean_square = squares / static_cast<double>(std::max<std::size_t>(errors, 1));
+  return {
+      name,          static_cast<int>(pairs.size()), median(before),        quantile(before, 0.95),
+      median(after), quantile(after, 0.95),          std::sqrt(mean_square)};
 }
 
 std::string class_name(const ProblemTimes& times) {
@@ -181,6 +188,20 @@ ModelConstants fitted(std::string_view model, std::span<const MachineTimes> mach
   return descent.best();
 }
 
+std::vector<double> ratio_errors(const ProblemTimes& times) {
+  const std::vector<double> predicted = predictions_of(times);
+  const std::size_t choice = choice_of(times).index;
+  const double most = std::log(1 + most_regret);
+  std::vector<double> errors;
+  for (std::size_t i = 0; i < predicted.size(); ++i) {
+    if (i == choice) continue;
+    const double measured = times.candidates[i].ns / times.candidates[choice].ns;
+    const double error = std::log(measured / (predicted[i] / predicted[choice]));
+    errors.push_back(std::clamp(error, -most, most));
+  }
+  return errors;
+}
+
 bool Gain::is_certain() const {
   return changed >= least_changed && log_ratio.interval(winner_level).high < 0 &&
          mean_after < mean_before;
@@ -203,7 +224,7 @@ Gain gain_of(std::string_view model, std::span<const MachineTimes> machines,
       return all;
     };
     const std::vector<Choice> then = choices(before), now = choices(after);
-    std::size_t i = 0;
+    std::size_t i = 0;  // the constants after the fit are in use
     for (const ProblemTimes& times : machine.problems) {
       if (!is_of(model, times)) continue;
       const Choice x = then[i], y = now[i];
@@ -214,7 +235,7 @@ Gain gain_of(std::string_view model, std::span<const MachineTimes> machines,
       }
       ++gain.unseen;
       const bool changed = x.index != y.index;
-      classes[class_name(times)].push_back({x.ratio, y.ratio});
+      classes[class_name(times)].push_back({x.ratio, y.ratio, ratio_errors(times)});
       gain.mean_before += 100 * std::min(x.ratio - 1, most_regret);
       gain.mean_after += 100 * std::min(y.ratio - 1, most_regret);
       if (changed) log_ratios.push_back({std::log(y.ratio / x.ratio)});

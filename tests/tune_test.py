@@ -133,6 +133,9 @@ class Evaluations(unittest.TestCase):
             self.assertEqual(legal.configuration, candidate.configuration)
         texts = [text_of(candidate.configuration) for candidate in space.candidates]
         self.assertEqual(len(texts), len(set(texts)))
+        self.assertGreater(space.prediction_error, 0.01)
+        self.assertIsNone(self.evaluator.open(FAKE).prediction_error)
+        self.evaluator.open(Target("gemm:m=33,n=65,k=17", "hwy"))
         more, = self.evaluator.check([{"threads": 2}])
         self.assertIn("threads=2 of 1", more.reason)
 
@@ -379,10 +382,12 @@ class Worth(unittest.TestCase):
     """Which search gets the next evaluations."""
 
     @staticmethod
-    def history(predicted: list[float], measured: list[float], shape: str = "gemm:m=1") -> History:
+    def history(predicted: list[float], measured: list[float], shape: str = "gemm:m=1",
+                error: float | None = None) -> History:
         """x=0 is the default; the first ones of x are measured."""
         space = Space("gemm", "hwy", shape, "fp32", 1, "AVX3", "", (), {"x": 0},
-                      tuple(Candidate({"x": x}, ns) for x, ns in enumerate(predicted)), None)
+                      tuple(Candidate({"x": x}, ns) for x, ns in enumerate(predicted)), None,
+                      prediction_error=error)
         return History(space, [
             Trial(x, {"x": x}, Outcome.CORRECT, "seed", ratio=Ratio(ratio, ratio, ratio),
                   ns=[1e6 * ratio], default_ns=[1e6]) for x, ratio in enumerate(measured)])
@@ -404,6 +409,14 @@ class Worth(unittest.TestCase):
         self.assertGreater(wrong.of(fresh), worth.USUAL_ERROR)
         self.assertLess(worth.gain_of_batch(fresh, right, 9, 0.0),
                         worth.gain_of_batch(fresh, wrong, 9, 0.0))
+
+    def test_what_the_fit_left_is_where_the_error_begins(self):
+        errors = worth.ModelErrors()
+        exact, rough = (self.history([100, 105], [1.0], error=error) for error in (0.02, 0.30))
+        self.assertAlmostEqual(errors.of(exact), 0.02)
+        self.assertAlmostEqual(errors.of(self.history([100], [1.0])), worth.USUAL_ERROR)
+        self.assertLess(worth.gain_of_batch(exact, errors, 9, 0.0), worth.DOUBT)
+        self.assertGreater(worth.gain_of_batch(rough, errors, 9, 0.0), worth.DOUBT)
 
     def test_batches_without_success_promise_less_and_less(self):
         history = self.history([], [1.0])

@@ -12,6 +12,7 @@
 //           "default":"mc=96,...", the model's choice, "candidates":[{"tuning","predicted_ns"}],
 //           "isa","device","driver","threads","cache","machine":{...},"traits":{...},"build":{...},
 //           "roof_ns": the least time that the traits allow, null on a device
+//           "prediction_error": of the logarithm of a ratio of predicted_ns; null: not known
 //   {"op":"check","tunings":["mc=96",...]}    -> "legal":[{"tuning":"complete"} or {"reason"}]
 //   {"op":"nearest","tunings":["mc=97",...]}  -> "legal":[{"tuning":"complete"},...]
 //   {"op":"evaluate","tunings":["complete",...],"steps":[{"rounds":3,"within":1.1},...],
@@ -46,6 +47,7 @@
 #include "cli/workers.hpp"
 #include "core/json_text.hpp"
 #include "core/machine.hpp"
+#include "core/prediction_error.hpp"
 #include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "core/traits.hpp"
@@ -225,11 +227,16 @@ class Evaluations {
                            {"driver", facts.driver},
                            {"threads", c.threads},
                            {"cache", name_of(c.cache)},
-                           {"roof_ns", nullptr}};
+                           {"roof_ns", nullptr},
+                           {"prediction_error", nullptr}};
     const Machine& m = machine();
     answer["machine"] = {{"key", machine_key(m)}, {"cpu", m.cpu}, {"cores", m.physical_cores}};
     answer["build"] = {
         {"commit", build_commit}, {"dirty", build_dirty}, {"compiler", build_compiler}};
+    if (const auto error = prediction_error(c.problem.kernel().name, c.math, c.threads);
+        error && entry.variant->predicted_seconds != nullptr) {
+      answer["prediction_error"] = *error;
+    }
     if (c.threads > 0) {
       const Traits& t = traits(isa_name(resolve_isa(c.isa)), c.threads);
       answer["traits"] = traits_json(t);

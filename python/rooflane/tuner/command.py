@@ -496,7 +496,7 @@ def space_document(space: Space) -> dict[str, Any]:
     return {"title": space.title, "shape": space.shape, "variant": space.variant,
             "threads": space.threads, "cache": space.cache, "isa": space.isa,
             "device": space.device, "math": space.math, "roof_ns": space.roof_ns,
-            "default": text_of(space.default),
+            "default": text_of(space.default), "prediction_error": space.prediction_error,
             "tunables": [{"name": t.name, "meaning": t.meaning, "least": t.least, "most": t.most,
                           "values": t.values, "selects": t.selects} for t in space.tunables],
             "candidates": [{"tuning": text_of(c.configuration), "predicted_ns": c.predicted_ns}
@@ -520,6 +520,8 @@ def print_spaces(evaluator: Evaluator, targets: list[Target], as_json: bool) -> 
                          if candidate["predicted_ns"] else "not predicted")
             mark = "  default" if candidate["tuning"] == told["default"] else ""
             print(f"  {time_text}  {candidate['tuning']}{mark}")
+        if told["prediction_error"]:
+            print(f"  standard error of a ratio of predictions: {told['prediction_error']:.0%}")
     return 0
 
 
