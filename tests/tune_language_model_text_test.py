@@ -35,8 +35,8 @@ class Answers(unittest.TestCase):
         self.names = [tunable.name for tunable in self.space.tunables]
 
     def read(self, text: str, tried: Sequence[str] = ()) -> list[Proposal | str]:
-        return answer.judge(answer.configurations(answer.find_json(text), self.names), self.space,
-                            DEFAULT, lambda each: text_of(each) in tried)
+        return answer.judge(answer.objects_in(text, self.names), self.space, DEFAULT,
+                            lambda each: text_of(each) in tried)
 
     def one(self, text: str) -> Proposal:
         proposal, = self.read(text)
@@ -63,7 +63,7 @@ class Answers(unittest.TestCase):
                      "```\n```", "<think>" + GOOD, "{" * 50_000, "[" * 50_000, "[[" * 3000 + GOOD,
                      '{"a":' * 9000):
             with self.assertRaises(answer.NoJson, msg=text[:30]):
-                answer.find_json(text)
+                answer.objects_in(text, self.names)
 
     def test_refusals_are_told_from_nonsense(self) -> None:
         for text in ("I'm sorry, but I can't help with that.", "As an AI model I will not.",

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import json_repair
@@ -16,11 +17,8 @@ from rooflane.tuning import Configuration, Proposal, Space, Tunable, text_of
 # grows with the square of the length.
 MOST_CHARACTERS = 40_000
 MOST_REPAIRED = 8_000
-MOST_STARTS = 100
 MOST_CONFIGURATIONS = 64
 MOST_NESTED = 50
-WRAPPERS = ("configurations", "configuration", "proposals", "tunables", "tuning", "parameters",
-            "answer", "result", "best")
 THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 FENCE = re.compile(r"```[ \t]*([A-Za-z0-9]*)[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
 REFUSING = re.compile(
@@ -37,80 +35,37 @@ def is_refusal(text: str) -> bool:
     return REFUSING.search(text[:MOST_CHARACTERS]) is not None
 
 
-def find_json(text: str) -> Any:
-    """The first JSON object or list of objects, repaired if need be. A code fence comes first; a
-    model's thoughts do not count. Raises NoJson."""
+def objects_in(text: str, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The objects of an answer that may be configurations, by the package json_repair: of the first
+    code fence or else of the text that has any; a model's thoughts do not count. Raises NoJson."""
     text = THOUGHTS.sub("", text[:MOST_CHARACTERS])
-    texts = [fence.group(2) for fence in FENCE.finditer(text) if fence.group(2).strip()]
-    texts.append(FENCE.sub(" ", text) if texts else text)
-    for read in (_strict, _repaired):
-        for each in texts:
-            if (found := read(each)) is not None:
-                return found
+    fences = [fence.group(2) for fence in FENCE.finditer(text)]
+    for part in (*fences, FENCE.sub(" ", text) if fences else text):
+        start = re.search(r"[{\[]", part)
+        part = part[start.start():start.start() + MOST_REPAIRED] if start else ""
+        depths = accumulate((each in "{[") - (each in "}]") for each in part)
+        if max(depths, default=MOST_NESTED + 1) > MOST_NESTED:
+            continue
+        try:
+            value = json_repair.loads(part)
+        except Exception:  # the package promises none, and it is not ours
+            continue
+        if found := list(_objects(value, names)):
+            return found[:MOST_CONFIGURATIONS]
     raise NoJson("no JSON object" if text.strip() else "nothing")
 
 
-def _is_answer(value: Any) -> bool:
-    return isinstance(value, dict) and bool(value) or (
-        isinstance(value, list) and any(isinstance(each, dict) and each for each in value))
-
-
-def _strict(text: str) -> Any:
-    decoder = json.JSONDecoder()
-    at = 0
-    for _ in range(MOST_STARTS):
-        start = re.compile(r"[{\[]").search(text, at)
-        if start is None:
-            return None
-        try:
-            value, at = decoder.raw_decode(text, start.start())
-        except (ValueError, RecursionError):
-            at = start.start() + 1
-            continue
-        if _is_answer(value):
-            return value
-    return None
-
-
-def _repaired(text: str) -> Any:
-    start = re.search(r"[{\[]", text)
-    if start is None:
-        return None
-    part = text[start.start():start.start() + MOST_REPAIRED]
-    deep = most = 0
-    for character in part:
-        deep += (character in "{[") - (character in "}]")
-        most = max(most, deep)
-    if most > MOST_NESTED:
-        return None
-    try:
-        value = json_repair.loads(part, skip_json_loads=True)
-    except Exception:  # the package promises none, and it is not ours
-        return None
-    return value if _is_answer(value) else None
-
-
-def configurations(value: Any, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The objects that may be configurations: one, a list, or either inside of a known wrapper."""
-    for _ in range(4):
-        if isinstance(value, list):
-            objects = [each for each in value if isinstance(each, dict)]
-            inner = [_unwrapped(each, names) for each in objects[:MOST_CONFIGURATIONS]]
-            return [each for each in inner if isinstance(each, dict)]
-        if not isinstance(value, dict):
-            return []
-        unwrapped = _unwrapped(value, names)
-        if unwrapped is value:
-            return [value]
-        value = unwrapped
-    return []
-
-
-def _unwrapped(value: dict[str, Any], names: Sequence[str]) -> Any:
-    if any(name in value for name in names):
-        return value
-    inside = [value[key] for key in WRAPPERS if isinstance(value.get(key), dict | list)]
-    return inside[0] if inside else value
+def _objects(value: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Those that name a tunable or hold no other ones, wherever they are."""
+    if isinstance(value, dict) and value:
+        inner = [each for each in value.values() if isinstance(each, dict | list)]
+        if any(name in value for name in names) or not inner:
+            yield value
+            return
+        value = inner
+    for each in value if isinstance(value, list) else []:
+        if isinstance(each, dict | list):
+            yield from _objects(each, names)
 
 
 def integer(value: Any) -> tuple[int, str] | str:

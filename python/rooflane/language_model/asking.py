@@ -87,10 +87,9 @@ class Asker:
     def _read(self, text: str, history: History, question: Question) -> list[Proposal] | str:
         """As many proposals as were asked for, or the class of the failure."""
         try:
-            value = answer.find_json(text)
+            objects = answer.objects_in(text, [one.name for one in self.space.tunables])
         except answer.NoJson:
             return "refusal" if answer.is_refusal(text) else "no JSON"
-        objects = answer.configurations(value, [one.name for one in self.space.tunables])
         best = history.best
         base = best.configuration if best else self.space.default
         tried = {text_of(trial.configuration) for trial in history.trials} | set(self._waiting)
