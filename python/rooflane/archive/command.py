@@ -125,7 +125,8 @@ def _import(archive: Archive, arguments: argparse.Namespace) -> tuple[Any, str]:
     return added, ""
 
 
-WORK = {"prune": ("pruned", _prune), "export": ("exported", _export), "import": ("imported", _import)}
+WORK = {"prune": ("pruned", _prune), "export": ("exported", _export),
+        "import": ("imported", _import)}
 
 
 def _check(arguments: argparse.Namespace) -> None:

@@ -1,5 +1,5 @@
-"""Which database an archive is, how it is opened, and its tables: SQLite in one file, or PostgreSQL by
-URL. What the tables hold: store.py.
+"""Which database an archive is, how it is opened, and its tables: SQLite in one file, or
+PostgreSQL by URL. What the tables hold: store.py.
 
 SQLite runs in WAL, so that readers and a writer do not wait for each other; writers wait for one
 another (`BUSY_S`). No connection is kept between transactions: they may follow a fork, and a server
@@ -70,8 +70,8 @@ class Record(TypeDecorator[Any]):
 TABLES = MetaData()
 META = Table("archive_meta", TABLES, Column("name", String(32), primary_key=True),
              Column("version", Integer))
-# `uid` is the same in every archive that the run is imported into; `identity` that of all runs on one
-# space of one machine.
+# `uid` is the same in every archive that the run is imported into; `identity` that of all runs on
+# one space of one machine.
 RUNS = Table("runs", TABLES, Column("id", Integer, primary_key=True),
              Column("uid", String(64), unique=True), Column("identity", String(64), index=True),
              Column("state", String(16)), Column("record", Record))

@@ -60,8 +60,8 @@ def from_ms(ms: float) -> float:
 
 
 def exported(runs: Sequence[RunRecord]) -> tuple[RunRecord, list[Result], dict[str, Any]]:
-    """The runs as one, its results, and the whole for an import. Raises FormatError where they are of
-    several spaces."""
+    """The runs as one, its results, and the whole for an import. Raises FormatError where they are
+    of several spaces."""
     spaces = {identity_of(run.space, run.machine): run for run in runs}
     if len(spaces) != 1:
         titles = "; ".join(f"{run.space.title} on {run.machine['key'] or run.machine['cpu']}"
@@ -83,8 +83,9 @@ def exported(runs: Sequence[RunRecord]) -> tuple[RunRecord, list[Result], dict[s
 
 def imported(text: str, found: Sequence[Result], ours: dict[str, Any], source: str,
              names: dict[str, Any]) -> RunRecord:
-    """A run with the results that were read; of each configuration the first. In a file that we wrote
-    (`ours`) those that we know are ours. Otherwise the first correct result is the default."""
+    """A run with the results that were read; of each configuration the first. In a file that we
+    wrote (`ours`) those that we know are ours. Otherwise the first correct result is the
+    default."""
     first: dict[str, Result] = {}
     for one in found:
         one.configuration = _whole_numbers(one.configuration)

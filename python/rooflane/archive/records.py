@@ -1,5 +1,5 @@
-"""The tuner's data as plain dictionaries and back, and what a run is outside a database: `RunRecord`
-goes from one archive or format to another."""
+"""The tuner's data as plain dictionaries and back, and what a run is outside a database:
+`RunRecord` goes from one archive or format to another."""
 from __future__ import annotations
 
 import hashlib
@@ -43,8 +43,8 @@ def whole(given: dict[str, Any], parts: dict[str, Any], what: str) -> dict[str, 
 
 def identity_of(space: Space, machine: dict[str, Any]) -> str:
     """Which space it is on which machine: trials of equal ones may be compared. Another default or
-    another set of tunables is another space. Measured traits, which differ from time to time, are no
-    part of a machine."""
+    another set of tunables is another space. Measured traits, which differ from time to time, are
+    no part of a machine."""
     facts = {name: value for name, value in whole(machine, MACHINE, "machine").items()
              if name != "traits"}
     parts = [facts, space.kernel, space.variant, space.shape, space.math, space.threads, space.isa,
@@ -107,8 +107,8 @@ def instant_of(text: str) -> datetime:
 
 
 def number_of(value: float | None) -> float | None:
-    """An error as JSON holds it: no number is beyond every bound, as infinity is, and infinity is the
-    largest number."""
+    """An error as JSON holds it: no number is beyond every bound, as infinity is, and infinity is
+    the largest number."""
     if value is None or math.isfinite(value):
         return value
     return -1.7976931348623157e308 if value < 0 else 1.7976931348623157e308

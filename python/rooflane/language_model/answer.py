@@ -120,9 +120,9 @@ def completed(part: Configuration, base: Configuration, tunables: Sequence[Tunab
 
 def judge(objects: Sequence[Mapping[str, Any]], space: Space, base: Configuration,
           tried: Callable[[Configuration], bool]) -> list[Proposal | str]:
-    """For each object a legal, complete proposal that was not tried before and is not earlier in the
-    list, or why there is none. A configuration that the constraints refuse is replaced by the nearest
-    legal one."""
+    """For each object a legal, complete proposal that was not tried before and is not earlier in
+    the list, or why there is none. A configuration that the constraints refuse is replaced by the
+    nearest legal one."""
     judged: list[Proposal | str] = []
     seen: set[str] = set()
     for each in objects:

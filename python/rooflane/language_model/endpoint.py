@@ -77,7 +77,8 @@ class Endpoint:
         return f"Endpoint(model={self.model!r})"
 
     def redacted(self, text: str) -> str:
-        """Without secrets, and as any archive takes it: neither half a surrogate pair nor a zero."""
+        """Without secrets, and as any archive takes it: neither half a surrogate pair nor a
+        zero."""
         return redact(text.encode("utf-8", "replace").decode().replace("\0", "\ufffd"),
                       self._secrets)
 

@@ -12,12 +12,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 SUFFIXES = (".hpp", ".cpp", ".h", ".cl")
 # Files whose names begin so belong to these variants; the others serve all.
-OWNERS = {**{name: (name,) for name in ("scalar", "blas", "hwy", "opencl", "onednn", "clblast", "blis",
-                                        "reference", "avx512", "amx")},
-          **dict.fromkeys(("driver", "few", "packed", "product", "store", "unit"),
-                          ("hwy", "avx512", "amx"))}
-# Words of parts that decide about tunables. A list of tunables is in the request anyway; a record of
-# them all comes first.
+OWN = ("scalar", "blas", "hwy", "opencl", "onednn", "clblast", "blis", "reference", "avx512", "amx")
+SHARED = ("driver", "few", "packed", "product", "store", "unit")
+OWNERS = {**{name: (name,) for name in OWN}, **dict.fromkeys(SHARED, ("hwy", "avx512", "amx"))}
+# Words of parts that decide about tunables. A list of tunables is in the request anyway; a record
+# of them all comes first.
 DECIDING = re.compile(r"\b(?:Tunable|tunables|Schedule|defect_of|schedule_of|Tuning|candidates)\b")
 RECORD = re.compile(r"^struct \w*Schedule\b", re.MULTILINE)
 LISTED = re.compile(r"\b(?:Tunable|Field) \w+\[\]")
@@ -57,7 +56,8 @@ def sources(kernel: str, variant: str, root: Path = ROOT) -> list[Path]:
         owners = next((who for name, who in OWNERS.items() if file.name.startswith(name)), None)
         return base in owners if owners else (file.suffix == ".cl") == (base == "opencl")
 
-    folders = [root / "kernels" / name for name in (kernel, "common") if re.fullmatch(r"\w+", kernel)]
+    folders = [root / "kernels" / name for name in (kernel, "common")
+               if re.fullmatch(r"\w+", kernel)]
     return [file for folder in folders if folder.is_dir()
             for file in sorted(folder.iterdir(), key=lambda one: (
                 "schedule" not in one.name, one.suffix != ".hpp", one.name)) if serves(file)]

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 

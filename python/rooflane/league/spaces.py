@@ -148,8 +148,8 @@ def read(path: Path) -> list[Record]:
 
 
 def write(path: Path, records: Iterable[Record]) -> int:
-    """Compresses records into a file, sorted by their keys; its size in bytes. Raises SpaceError when
-    that would be too much for a repository, or two records have one key."""
+    """Compresses records into a file, sorted by their keys; its size in bytes. Raises SpaceError
+    when that would be too much for a repository, or two records have one key."""
     ordered = sorted(records, key=key_of)
     for one, other in zip(ordered, ordered[1:]):
         if key_of(one) == key_of(other):
@@ -167,7 +167,8 @@ def write(path: Path, records: Iterable[Record]) -> int:
 
 
 def add(path: Path, made: Iterable[Record]) -> int:
-    """Puts records into a compressed file, in the place of those with the same keys; its new size."""
+    """Puts records into a compressed file, in the place of those with the same keys; its new
+    size."""
     records = {key_of(one): one for one in (read(path) if path.exists() else [])}
     records.update((key_of(one), one) for one in made)
     return write(path, records.values())

@@ -23,7 +23,7 @@ DESCRIPTIONS = {
     "all": "every configuration, for complete measurements",
     "random": "seeded, without repeats",
     "local": "one tunable, one step from the best",
-    "cmaes": "CMA-ES (Optuna's)",
+    "cmaes": "CMA-ES, from the best seed point",
     "llm": "a language model; local if it fails",
     "proposer": "your own program (--proposer)",
     "source": "a language model, or your own program (--proposer), writes the kernel",

@@ -1,10 +1,11 @@
-"""cmaes: CMA-ES with margin (the package cmaes; Hamano et al., GECCO 2022) over the places of values
-in the grid, scaled to [0, 1]; without the margin integers would freeze.
+"""cmaes: CMA-ES with margin (the package cmaes; Hamano et al., GECCO 2022) over the places of
+values in the grid, scaled to [0, 1]; without the margin integers would freeze.
 
 What it minimises is the logarithm of the ratio; what failed counts as the slowest so far, and as
 twice the default's time at least. An illegal suggestion is evaluated as the nearest legal
-configuration (repair, in the evolutionary literature), and one that is known already is drawn again.
-It starts at the best seed (warm start, Nomura et al., AAAI 2021) instead of in the middle of the grid.
+configuration (repair, in the evolutionary literature), and one that is known already is drawn
+again. It starts at the best seed (warm start, Nomura et al., AAAI 2021) instead of in the middle of
+the grid.
 """
 from __future__ import annotations
 

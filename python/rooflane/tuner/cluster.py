@@ -2,9 +2,9 @@
 time (remote.py; nodes.py starts them).
 
 Machines of the same fingerprint share a search, with a configuration in flight on each; different
-ones have searches of their own. A request may run on any machine of its kind: Dask decides, and runs
-it elsewhere if a worker dies. Only this process writes the archive, a trial when its result is here:
-what a worker was at when it died was never recorded.
+ones have searches of their own. A request may run on any machine of its kind: Dask decides, and
+runs it elsewhere if a worker dies. Only this process writes the archive, a trial when its result
+is here: what a worker was at when it died was never recorded.
 """
 from __future__ import annotations
 
@@ -266,8 +266,9 @@ class ClusterEvaluator:
         return future
 
     def _answer(self, flight: Flight) -> Any:
-        """What a request came to; None: nothing yet. It begins again where all its workers died, its
-        result was lost with one, or one sits the target out. Raises Gone, Stopped, Refused, Lost."""
+        """What a request came to; None: nothing yet. It begins again where all its workers died,
+        its result was lost with one, or one sits the target out. Raises Gone, Stopped, Refused,
+        Lost."""
         future = flight.future
         if future.status == "pending" and flight.workers & self._members():
             return None

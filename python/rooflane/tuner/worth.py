@@ -24,8 +24,8 @@ STEPS = 64  # of the integral below
 
 
 class ModelErrors:
-    """How far the cost model's ratios are from measured ones, by kernel and arithmetic: what the fit
-    left on problems that it did not see, corrected by what is measured now. Where the model was
+    """How far the cost model's ratios are from measured ones, by kernel and arithmetic: what the
+    fit left on problems that it did not see, corrected by what is measured now. Where the model was
     right its interval is narrow, and its second choices are not tried for long."""
 
     def __init__(self) -> None:
