@@ -5,6 +5,8 @@
 // "cores":2}; FILE has this machine's tuned schedules. It answers each request with one line,
 // {"ok":true,...} or
 // {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
+//   {"op":"list","shapes":["gemm:m=n=k=64..128*2"],"presets":["gpt2-small"]}
+//        -> what `rooflane list --json` prints of them
 //   {"op":"open","shape":"gemm:m=8,n=8,k=8","variant":"hwy","math":"fp32","threads":2,"isa":"",
 //    "device":0,"timer":"steady","cache":"warm","seed":1}
 //        -> "problem" (problem_json.hpp), "sizes": its parameters that are sizes,
@@ -41,6 +43,7 @@
 #include "bench/evaluator.hpp"
 #include "bench/shapes.hpp"
 #include "cli/build_facts.hpp"
+#include "cli/list.hpp"
 #include "cli/options.hpp"
 #include "cli/reader_watch.hpp"
 #include "cli/verbs.hpp"
@@ -107,15 +110,27 @@ class Evaluations {
   ordered_json answer(const json& request) {
     const std::string op = request.at("op");
     if (op == "open") return open(request);
+    if (op == "list") return list(request);
     if (op == "compare") return compare(request);
     if (!is_open_) throw argument_error("open a problem first");
     if (op == "check" || op == "nearest") return legal(request, op == "nearest");
     if (op == "evaluate") return evaluate(request);
     throw argument_error(
-        unknown_name("op", op, {"open", "check", "nearest", "evaluate", "compare"}));
+        unknown_name("op", op, {"list", "open", "check", "nearest", "evaluate", "compare"}));
   }
 
  private:
+  ordered_json list(const json& request) const {
+    const auto words = [&request](const char* name) {
+      return request.value(name, std::vector<std::string>());
+    };
+    const Catalogue& catalogue = *options_.catalogue;
+    ordered_json answer =
+        list_document(catalogue, listed_problems(words("shapes"), words("presets"), catalogue));
+    answer["ok"] = true;
+    return answer;
+  }
+
   ordered_json open(const json& request) {
     is_open_ = false;
     const Catalogue& catalogue = *options_.catalogue;

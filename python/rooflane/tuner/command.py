@@ -52,22 +52,14 @@ class Done:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def run(*words: str) -> str:
-    """What the program prints. Raises Wrong, Unavailable."""
-    try:
-        return program.run(program.path(), words).stdout
-    except program.Refused as refused:
-        error = Wrong if refused.status == program.ARGUMENT else Unavailable
-        raise error(str(refused)) from None
-
-
 def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
     """Problems times thread counts. Raises Wrong, Unavailable."""
     if not (given.shape or given.preset or given.model):
         raise Wrong("--shape, --preset or --model says what to tune")
-    words = [word for option in ("shape", "preset") for value in getattr(given, option)
-             for word in (f"--{option}", value)]
-    listed = json.loads(run("list", "--json", *words))
+    try:
+        listed = evaluator.list(given.shape, given.preset)
+    except Refused as refused:
+        raise Wrong(str(refused)) from None
     kernels = {kernel["name"]: kernel for kernel in listed["kernels"]}
     if given.kernel and given.kernel not in kernels:
         raise Wrong(f"-k: unknown kernel '{given.kernel}'; valid: {', '.join(kernels)}")
@@ -89,14 +81,14 @@ def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
         variants = {v["name"]: v for v in kernels[kernel]["variants"]}
         found = variants.get(given.variant)
         several = given.model or given.preset  # lists of problems of many kinds
-        if found is None and not given.plugin:
+        if found is None:
             if several:
                 continue
             raise Wrong(f"-v: {kernel} has no variant '{given.variant}'; valid: "
                         + ", ".join(variants))
-        if found and not found["available"]:
+        if not found["available"]:
             raise Unavailable(f"{given.variant}: {found['reason']}")
-        if found and not found["tunables"]:
+        if not found["tunables"]:
             if several:
                 continue
             raise Unavailable(f"{kernel} {given.variant} has no tunables")
@@ -110,14 +102,18 @@ def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
 
 def calls_of_model(name: str) -> list[tuple[int, str]]:
     """How often a model calls which problem, step by step. Raises Wrong, Unavailable."""
-    text = run("model", name, "--dry-run")
+    try:
+        text = program.run(program.path(), ["model", name, "--dry-run"]).stdout
+    except program.Refused as refused:
+        error = Wrong if refused.status == program.ARGUMENT else Unavailable
+        raise error(str(refused)) from None
     found = re.findall(r"^\S+ +(\d+) +(\S+:\S+)$", text, re.MULTILINE)
     if not found:
         raise Wrong(f"--model {name}: it has no steps")
     return [(int(calls), problem) for calls, problem in found]
 
 
-def thread_counts(given: argparse.Namespace, variant: dict[str, Any] | None,
+def thread_counts(given: argparse.Namespace, variant: dict[str, Any],
                   evaluator: Evaluator) -> list[int]:
     """As asked for; else 1 and all cores, all cores alone for a device."""
     if given.threads:
@@ -131,10 +127,10 @@ def thread_counts(given: argparse.Namespace, variant: dict[str, Any] | None,
             raise Unavailable(f"--threads {max(counts)}: this machine has "
                               f"{len(os.sched_getaffinity(0))} logical CPUs")
         return counts
-    if variant and variant["threads"] == "one":
+    if variant["threads"] == "one":
         return [1]
     cores = evaluator.cores
-    return sorted({1, cores}) if variant and variant["threads"] == "many" else [cores]
+    return sorted({1, cores}) if variant["threads"] == "many" else [cores]
 
 
 class Progress:
