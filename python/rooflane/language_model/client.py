@@ -7,11 +7,12 @@ retries.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rooflane.language_model.endpoint import Reply, Request
 from rooflane.tuning import Exchange
@@ -27,17 +28,6 @@ LONGEST_WAIT = 60.0  # a server that asks for more is not waited for
 TOKENS = re.compile(r"\d|[A-Za-z]{1,4}|[^\sA-Za-z\d]|\n+")
 # How an endpoint is made to answer with JSON, the strictest first; not every server knows them.
 FORMATS = ("json_schema", "json_object", "")
-
-
-class Transport(Protocol):
-    """Sends one request."""
-    model: str
-
-    def send(self, request: Request, timeout: float) -> Reply:
-        """One attempt; raises nothing that a server could cause."""
-
-    def close(self) -> None:
-        """Ends the connections."""
 
 
 class BudgetSpent(Exception):
@@ -83,7 +73,7 @@ class Client:
     run, which count. `structured`: one of FORMATS to begin with; what the server does not know is
     left out from then on."""
 
-    def __init__(self, transport: Transport, *, budget: Budget = Budget(),  # noqa: B008
+    def __init__(self, transport: Any, *, budget: Budget = Budget(),  # noqa: B008
                  timeout: float = 60.0, answer_tokens: int = 1024,
                  temperature: float | None = None, structured: str = FORMATS[0],
                  on_exchange: Record = lambda exchange: None, earlier: Sequence[Exchange] = (),
@@ -95,7 +85,7 @@ class Client:
         self.waited = 0.0  # seconds between attempts
         self._on_exchange, self._clock, self._sleep = on_exchange, clock, sleep
         self._formats = list(FORMATS[FORMATS.index(structured):])
-        self._limit_name: str | None = "max_tokens"
+        self._limit_names = ["max_tokens", "max_completion_tokens"]
         for exchange in earlier:
             self.spent.add(exchange)
         self._next = 1 + max((exchange.number for exchange in earlier), default=-1)
@@ -164,11 +154,11 @@ class Client:
 
     def _options(self, schema: dict[str, Any] | None, prompt_tokens: int) -> dict[str, Any]:
         options: dict[str, Any] = {}
-        if self._limit_name:
+        if self._limit_names:
             left = self.answer_tokens
             if self.budget.tokens is not None:
                 left = min(left, self.budget.tokens - self.spent.tokens - prompt_tokens)
-            options[self._limit_name] = left
+            options[self._limit_names[0]] = left
         if self.temperature is not None:
             options["temperature"] = self.temperature
         if schema and self._formats[0] == "json_schema":
@@ -184,19 +174,19 @@ class Client:
         if not reply.failure.startswith("http") or reply.failure == "http 429":
             return False
         said = reply.text
-        unknown = re.search(r"(?i)unsupported|unknown|unrecogni[sz]ed|not (supported|permitted)|"
-                            r"does not support", said) is not None
         if re.search(r"response_format|json_schema|json_object", said) and len(self._formats) > 1:
             self._formats.pop(0)
-        elif unknown and "max_tokens" in said and self._limit_name == "max_tokens":
-            self._limit_name = "max_completion_tokens"
-        elif unknown and "max_completion_tokens" in said and self._limit_name:
-            self._limit_name = None
-        elif unknown and "temperature" in said and self.temperature is not None:
-            self.temperature = None
-        else:
+            return True
+        if not re.search(r"(?i)unsupported|unknown|unrecogni[sz]ed|not (supported|permitted)|"
+                         r"does not support", said):
             return False
-        return True
+        if self._limit_names and self._limit_names[0] in said:
+            self._limit_names.pop(0)
+            return True
+        if "temperature" in said and self.temperature is not None:
+            self.temperature = None
+            return True
+        return False
 
     def _pause(self, reply: Reply, wait: float) -> float | None:
         """Seconds until the next attempt; nothing where there should be none."""
@@ -204,13 +194,175 @@ class Client:
                                              or reply.retry_after is None):
             return None
         pause = wait if reply.retry_after is None else reply.retry_after
-        if pause > LONGEST_WAIT:
+        left = (math.inf if self.budget.seconds is None
+                else self.budget.seconds - self.spent.seconds - self.waited)
+        return pause if pause <= LONGEST_WAIT and pause < left else None
+
+
+class ReplayDiffers(Exception):
+    """A request is not the recorded one, or there is no further record."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent; None is without limit. Seconds are of waiting for answers."""
+    requests: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+
+
+@dataclass
+class Spent:
+    """What was spent."""
+    requests: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0
+
+    @property
+    def tokens(self) -> int:
+        """Both ways."""
+        return self.tokens_in + self.tokens_out
+
+    def add(self, exchange: Exchange) -> None:
+        """One more request."""
+        self.requests += 1
+        self.tokens_in += exchange.tokens_in
+        self.tokens_out += exchange.tokens_out
+        self.seconds += exchange.seconds
+
+
+class Client:
+    """`on_exchange` is called with each exchange, and by record() again when more is known of it:
+    the later replaces the earlier of the same number. `earlier`: the exchanges of an interrupted
+    run, which count. `structured`: one of FORMATS to begin with; what the server does not know is
+    left out from then on."""
+
+    def __init__(self, transport: Any, *, budget: Budget = Budget(),  # noqa: B008
+                 timeout: float = 60.0, answer_tokens: int = 1024,
+                 temperature: float | None = None, structured: str = FORMATS[0],
+                 on_exchange: Record = lambda exchange: None, earlier: Sequence[Exchange] = (),
+                 clock: Callable[[], float] = time.monotonic,
+                 sleep: Callable[[float], None] = time.sleep):
+        self.transport, self.budget, self.timeout = transport, budget, timeout
+        self.answer_tokens, self.temperature = answer_tokens, temperature
+        self.spent = Spent()
+        self.waited = 0.0  # seconds between attempts
+        self._on_exchange, self._clock, self._sleep = on_exchange, clock, sleep
+        self._formats = list(FORMATS[FORMATS.index(structured):])
+        self._limit_names = ["max_tokens", "max_completion_tokens"]
+        for exchange in earlier:
+            self.spent.add(exchange)
+        self._next = 1 + max((exchange.number for exchange in earlier), default=-1)
+
+    @property
+    def model(self) -> str:
+        """Its name."""
+        return self.transport.model
+
+    def ask(self, messages: list[dict[str, str]], schema: dict[str, Any] | None = None,
+            prompt_tokens: int = 0) -> tuple[Exchange, Reply]:
+        """The last exchange of one question. `prompt_tokens`: an estimate of the request's size.
+        Raises BudgetSpent."""
+        attempts, wait = ATTEMPTS, FIRST_WAIT
+        while True:
+            exchange, reply = self._attempt(messages, schema, prompt_tokens)
+            if not reply.failure:
+                return exchange, reply
+            if self._do_without(reply):
+                continue
+            attempts -= 1
+            pause = self._pause(reply, wait)
+            if attempts == 0 or pause is None:
+                return exchange, reply
+            self._sleep(pause)
+            self.waited += pause
+            wait *= 2
+
+    def record(self, exchange: Exchange) -> None:
+        """Records an exchange again with later facts."""
+        self._on_exchange(exchange)
+
+    def close(self) -> None:
+        """Ends the connections."""
+        self.transport.close()
+
+    def _attempt(self, messages: list[dict[str, str]], schema: dict[str, Any] | None,
+                 prompt_tokens: int) -> tuple[Exchange, Reply]:
+        timeout = self._allowed(prompt_tokens)
+        request = Request(messages, self._options(schema, prompt_tokens))
+        begin = self._clock()
+        reply = self.transport.send(request, timeout)
+        seconds = self._clock() - begin if reply.seconds is None else reply.seconds
+        exchange = Exchange(self._next, self.model, request.text, reply.text, reply.failure,
+                            seconds, reply.tokens_in, reply.tokens_out)
+        if not reply.failure and not exchange.tokens_in:  # a server that does not count
+            exchange.tokens_in, exchange.tokens_out = prompt_tokens, tokens_of(reply.text)
+        self._next += 1
+        self.spent.add(exchange)
+        self._on_exchange(exchange)
+        return exchange, reply
+
+    def _allowed(self, prompt_tokens: int) -> float:
+        """The time-out of the next attempt. Raises BudgetSpent."""
+        budget, spent = self.budget, self.spent
+        if budget.requests is not None and spent.requests >= budget.requests:
+            raise BudgetSpent(f"{budget.requests} requests were made")
+        if budget.tokens is not None and spent.tokens + prompt_tokens >= budget.tokens:
+            raise BudgetSpent(f"{spent.tokens} of {budget.tokens} tokens were used")
+        if budget.seconds is None:
+            return self.timeout
+        left = budget.seconds - spent.seconds - self.waited
+        if left <= 0:
+            raise BudgetSpent(f"{budget.seconds:g} s of waiting are over")
+        return min(self.timeout, left)
+
+    def _options(self, schema: dict[str, Any] | None, prompt_tokens: int) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        if self._limit_names:
+            left = self.answer_tokens
+            if self.budget.tokens is not None:
+                left = min(left, self.budget.tokens - self.spent.tokens - prompt_tokens)
+            options[self._limit_names[0]] = left
+        if self.temperature is not None:
+            options["temperature"] = self.temperature
+        if schema and self._formats[0] == "json_schema":
+            options["response_format"] = {"type": "json_schema", "json_schema": {
+                "name": "answer", "schema": schema}}
+        elif schema and self._formats[0]:
+            options["response_format"] = {"type": "json_object", "schema": schema}
+        return options
+
+    def _do_without(self, reply: Reply) -> bool:
+        """Whether the server refused an option that is left out, or named otherwise, from now on.
+        Ends, since each option is given up once."""
+        if not reply.failure.startswith("http") or reply.failure == "http 429":
+            return False
+        said = reply.text
+        if re.search(r"response_format|json_schema|json_object", said) and len(self._formats) > 1:
+            self._formats.pop(0)
+            return True
+        if not re.search(r"(?i)unsupported|unknown|unrecogni[sz]ed|not (supported|permitted)|"
+                         r"does not support", said):
+            return False
+        if self._limit_names and self._limit_names[0] in said:
+            self._limit_names.pop(0)
+            return True
+        if "temperature" in said and self.temperature is not None:
+            self.temperature = None
+            return True
+        return False
+
+    def _pause(self, reply: Reply, wait: float) -> float | None:
+        """Seconds until the next attempt; nothing where there should be none."""
+        if reply.failure not in PASSING and (reply.failure != "http 429"
+                                             or reply.retry_after is None):
             return None
+        pause = wait if reply.retry_after is None else reply.retry_after
+        longest = LONGEST_WAIT
         if self.budget.seconds is not None:
-            left = self.budget.seconds - self.spent.seconds - self.waited
-            if pause >= left:
-                return None
-        return pause
+            longest = min(longest, self.budget.seconds - self.spent.seconds - self.waited)
+        return pause if pause < longest or pause == LONGEST_WAIT == longest else None
 
 
 class Replay:
