@@ -228,7 +228,7 @@ def _insert(connection: Connection, table: Table, /, **values: Any) -> bool:
     """Whether the row is new; an existing one with the same key stays."""
     dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
     statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
-    return connection.execute(statement).rowcount > 0
+    return connection.execute(statement.returning(*table.primary_key)).first() is not None
 
 
 def _keep_trial(connection: Connection, run: int, trial: Trial, at: datetime) -> bool:

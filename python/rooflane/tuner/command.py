@@ -336,13 +336,14 @@ class Tuning:
                 course.search.limits.seconds = self.seconds_for(left)
                 course.search.execute()
             verdict = self.decide(course.space, course.target, course.search, left)
+            # Before the run counts as finished: --resume would not keep it again.
+            self.keep(course.space, course.search.history, verdict, course.facts)
             state = "undecided" if verdict.kind == "undecided" else "finished"
         except (Refused, Lost):
             state = "failed"
             raise
         finally:
             self.end(course, verdict, state)
-        self.keep(course.space, course.search.history, verdict, course.facts)
         self.tell(course, verdict)
 
     def tell(self, course: Course, verdict: Verdict) -> None:
