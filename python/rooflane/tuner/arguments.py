@@ -61,7 +61,8 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     strategies.add_arguments(how)
     result = parser.add_argument_group("results")
     result.add_argument("--archive", metavar="URL", help="SQLite file or database URL")
-    result.add_argument("--resume", action="store_true", help="continue interrupted searches")
+    result.add_argument("--resume", action="store_true",
+                        help="continue interrupted searches; print finished ones")
     result.add_argument("--report", metavar="DIR", type=Path, help="write report.txt and .html")
     result.add_argument("--export", metavar="FILE", type=Path,
                         help="also write to this file of tuned schedules; with --strategy source: "

@@ -62,8 +62,7 @@ class SourceTuning(Tuning):
         settings.answer_tokens = settings.context // 2  # a source is as long as the text about it
         writer = SourceWriter(
             space, strategies.client_of(options, transport), settings, self.evaluator,
-            transport is not None, options.earlier, mode=options.mode,
-            generations=options.generations, per_generation=options.per_generation)
+            transport is not None, options.earlier, **options.asking)
         self.evaluator.remember(trials)
         return writer
 
