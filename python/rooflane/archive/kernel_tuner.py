@@ -59,7 +59,7 @@ def write(runs: Sequence[RunRecord]) -> str:
 
 
 def read(text: str, source: str) -> list[RunRecord]:
-    """One run. `source` names the file, whose end Kernel Tuner leaves out while it runs and when it
+    """One run. `source` names the file. Kernel Tuner leaves its end out while it runs and when it
     is killed."""
     whole = text.strip()
     document = json.loads(whole if whole.endswith(("}\n}", "}}}")) else whole.rstrip(",") + "}\n}")

@@ -1,5 +1,5 @@
-"""Keeps API keys out of the archive, of reports and of what is said about requests: every text
-passes `redact` on its way there."""
+"""Keeps API keys out of the archive, of reports and of errors: every text passes `redact` on its
+way there."""
 from __future__ import annotations
 
 import os

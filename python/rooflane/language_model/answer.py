@@ -86,7 +86,7 @@ def integer(value: Any) -> tuple[int, str] | str:
 def correct(raw: Mapping[str, Any], tunables: Sequence[Tunable]
             ) -> tuple[Configuration, list[str]] | str:
     """One object read as a configuration, perhaps of a part of the tunables: values are read as
-    integers and clamped between least and most, with a note of what was changed; or why it is none:
+    integers and clamped between least and most, with a note of each change; or why it is none:
     unknown keys, values that are no numbers."""
     known = {tunable.name: tunable for tunable in tunables}
     if unknown := [str(key) for key in raw if key not in known]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 SUFFIXES = (".hpp", ".cpp", ".h", ".cl")
-# Files whose names begin so belong to these variants; the others serve all.
+# A file with such a name, or more of it, belongs to these variants; the others serve all.
 OWN = ("scalar", "blas", "hwy", "opencl", "onednn", "clblast", "blis", "reference", "avx512", "amx")
 SHARED = ("driver", "few", "packed", "product", "store", "unit")
 OWNERS = {**{name: (name,) for name in OWN}, **dict.fromkeys(SHARED, ("hwy", "avx512", "amx"))}

@@ -303,7 +303,7 @@ class ClusterEvaluator:
         return None
 
     def _crashed(self, flight: Flight) -> Any:
-        """Of several configurations each is tried alone. Raises Lost."""
+        """A crash; each of several configurations is tried alone. Raises Lost."""
         reason = f"{MOST_DEATHS} workers died of it"
         if flight.op != "evaluate":
             raise Lost(reason)

@@ -187,8 +187,8 @@ class Tuning:
     """All targets of one call."""
 
     search = Search  # how one is searched
-    # What is searched: schedules, of which several searches share their evaluations and a decision
-    # is final; or sources.
+    # Schedules or sources are searched. Searches of schedules share their evaluations, and what
+    # they decided is final.
     schedules = True
 
     def __init__(self, given: argparse.Namespace, targets: list[Target], archive: Archive,
