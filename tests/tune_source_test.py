@@ -131,7 +131,7 @@ class Proposers(Searches):
         for command in ("false", "/nonexistent/program", "echo '[1, 2'", "echo '{}'", "yes",
                         f"echo '{json.dumps({'source': 'int x;'})}'"):
             with self.subTest(command):
-                run = len(self.archive().runs()) + 1
+                run = len(self.archive().stored({})) + 1
                 said = self.tune("--proposer", command, budget=3)
                 self.assertIn("3 evaluations, 3 correct", said)
                 self.assertEqual([who for _, _, who in self.trials(run)], ["", "flags", "flags"])
