@@ -26,7 +26,7 @@ from unittest import mock
 
 from rooflane.archive.redaction import redact
 from rooflane.language_model import endpoint
-from rooflane.language_model.asking import Settings
+from rooflane.language_model.asking import Asker, Settings
 from rooflane.language_model.client import (
     Budget,
     BudgetSpent,
@@ -37,7 +37,7 @@ from rooflane.language_model.client import (
     tokens_of,
 )
 from rooflane.language_model.endpoint import Endpoint, seconds_of
-from rooflane.language_model.strategy import LanguageModel
+from rooflane.strategies.asked import Asked
 from rooflane.tuning import Exchange, Exhausted, History, text_of
 
 import language_model_fakes as fakes
@@ -76,11 +76,11 @@ class Clients(unittest.TestCase):
         self.exchanges[exchange.number] = dataclasses.replace(
             exchange, trials=list(exchange.trials))
 
-    def strategy(self, client: Client, mode: str = "one", **more: Any) -> LanguageModel:
+    def strategy(self, client: Client, mode: str = "one", **more: Any) -> Asked:
         """The strategy in our space."""
         settings = Settings(fakes.FACTS, **{
             "source": lambda length: "", **more.pop("settings", {})})
-        return LanguageModel(fakes.space(), client, fakes.Steps(), mode, settings=settings, **more)
+        return Asked("llm", Asker(fakes.space(), client, settings), fakes.Steps(), mode, **more)
 
     def failures(self) -> list[str]:
         """The failures of all exchanges, in order."""
@@ -320,10 +320,9 @@ class Replays(Clients):
         for run in runs:
             with self.subTest(run["name"]):
                 replay = Replay([Exchange(**each) for each in run["exchanges"]], strict=False)
-                strategy = LanguageModel(
-                    fakes.space(), Client(replay, structured=run["structured"],
-                                          sleep=self.slept.append),
-                    fakes.Steps(), run["mode"], settings=recorded_settings(run["context"]))
+                client = Client(replay, structured=run["structured"], sleep=self.slept.append)
+                asker = Asker(fakes.space(), client, recorded_settings(run["context"]))
+                strategy = Asked("llm", asker, fakes.Steps(), run["mode"])
                 self.assertEqual(found_by(fakes.tune(strategy, run["trials"])), run["found"])
 
 
@@ -340,7 +339,7 @@ class Strategies(Clients):
                          {**DEFAULT, "mc": 192, "kc": 384, "order": 0})
         self.assertEqual([self.exchanges[number].trials for number in range(3)], [[1], [2], [3]])
         strategy.close()
-        self.assertTrue(strategy._stand_in.closed)  # type: ignore[attr-defined]
+        self.assertTrue(strategy.stand_in.closed)  # type: ignore[attr-defined]
 
     def test_generations(self) -> None:
         lists = [[{"mc": 64}, {"mc": 128}, {"mc": 192}, {"mc": 256}],  # one more than asked for
@@ -366,16 +365,16 @@ class Strategies(Clients):
                 strategy = self.strategy(client, settings={"most_failures": 2})
                 self.assertEqual(sources(fakes.tune(strategy, 3)), ["local"] * 3)
                 self.assertEqual(set(self.failures()), {failure})
-                self.assertEqual(strategy._asker.stopped,
+                self.assertEqual(strategy.asker.stopped,
                                  f"2 failures in a row, the last: {failure}")
-                self.assertEqual(strategy._stand_in.observed, [0, 1, 2, 3])  # type: ignore
+                self.assertEqual(strategy.stand_in.observed, [0, 1, 2, 3])  # type: ignore
 
     def test_failures_in_a_row_are_counted_again_after_a_success(self) -> None:
         answers = [says("no"), says('{"mc": 192}'), says("no"), says('{"kc": 384}'), says("no")]
         strategy = self.strategy(self.client(self.serve(*answers)),
                                  settings={"most_failures": 2})
         self.assertEqual(sources(fakes.tune(strategy, 4)), ["local", "llm", "local", "llm"])
-        self.assertEqual(strategy._asker.stopped, "")
+        self.assertEqual(strategy.asker.stopped, "")
 
     def test_what_no_further_request_can_correct_ends_the_asking_at_once(self) -> None:
         for said, key, failure in ((fails(401), "wrong", "http 4xx"), (fails(404), "k", "http 4xx"),
@@ -383,7 +382,7 @@ class Strategies(Clients):
             server = self.serve(said)
             strategy = self.strategy(self.client(server, key))
             fakes.tune(strategy, 6)
-            self.assertEqual(strategy._asker.stopped, failure)
+            self.assertEqual(strategy.asker.stopped, failure)
             self.assertEqual(len(server.requests), 1 if key else 0)
 
     def test_a_context_that_was_taken_too_large_is_shortened(self) -> None:
@@ -396,7 +395,7 @@ class Strategies(Clients):
         self.assertLess(lengths[2], lengths[0])
         hopeless = self.strategy(self.client(server), settings={"context": 200})
         fakes.tune(hopeless, 6)
-        self.assertEqual(hopeless._asker.stopped, "5 failures in a row, the last: context")
+        self.assertEqual(hopeless.asker.stopped, "5 failures in a row, the last: context")
 
     def test_a_run_ends_when_the_stand_in_knows_nothing_further(self) -> None:
         with self.assertRaises(Exhausted):
@@ -438,8 +437,8 @@ def record(url: str) -> None:
         client = Client(Endpoint(url, "SmolLM2-135M-Instruct", "none"), structured=structured,
                         timeout=120, on_exchange=lambda each, to=exchanges: to.__setitem__(
                             each.number, each))
-        strategy = LanguageModel(fakes.space(), client, fakes.Steps(), mode,
-                                 settings=recorded_settings(context))
+        asker = Asker(fakes.space(), client, recorded_settings(context))
+        strategy = Asked("llm", asker, fakes.Steps(), mode)
         history = fakes.tune(strategy, trials)
         kept = [dataclasses.asdict(each) | {"seconds": round(each.seconds, 3), "trials": []}
                 for each in exchanges.values()]

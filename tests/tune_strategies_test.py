@@ -19,6 +19,7 @@ tune_environment.enter()
 
 from rooflane import strategies  # noqa: E402
 from rooflane.strategies import proposer, simple  # noqa: E402
+from rooflane.strategies.asked import Asked  # noqa: E402
 from rooflane.strategies.base import Grid  # noqa: E402
 from rooflane.strategies.local import Local  # noqa: E402
 from rooflane.tuning import (  # noqa: E402
@@ -255,8 +256,8 @@ class ProposerTest(unittest.TestCase):
                start: list[Configuration] | None = None
                ) -> tuple[History, proposer.Proposer]:
         """A whole run; nothing that it started is left."""
-        strategy = proposer.Proposer(self.made.space, command,
-                                     Local("local", self.made.space, 1), 1, timeout)
+        asker = proposer.Proposer(self.made.space, command, 1, timeout)
+        strategy = Asked("proposer", asker, Local("local", self.made.space, 1))
         try:
             history = search(strategy, self.made, budget, start=start)
         finally:
@@ -266,7 +267,7 @@ class ProposerTest(unittest.TestCase):
         if (self.folder / "processes").exists():
             for process in self.processes():
                 self.assertTrue(has_ended(process), f"process {process} runs on")
-        return history, strategy
+        return history, asker
 
     def sources(self, history: History) -> list[str]:
         """Who proposed what came after the seeds."""

@@ -33,7 +33,7 @@ class Settings:
 
 
 class Asker:
-    """One model, one space."""
+    """One model, one space; an Asker of strategies/asked.py."""
 
     own = OWN  # what the model's proposals are counted as
 
@@ -46,12 +46,14 @@ class Asker:
         context = settings.context
         client.answer_tokens = min(settings.answer_tokens or min(context // 4, 4096), context // 2)
 
-    def ask(self, history: History, question: Question) -> list[Proposal]:
+    def ask(self, history: History, count: int = 1) -> list[Proposal]:
         """Legal proposals that were not tried; none where the model failed. Sets `stopped`."""
         if self.stopped:
             return []
+        most = self.client.budget.requests
+        left = None if most is None else most - self.client.spent.requests
         try:
-            asked = self._request(history, self._with_budget(question))
+            asked = self._request(history, Question(count, left))
             exchange, reply = self.client.ask(asked.messages, asked.schema, asked.tokens)
         except prompt.TooLong:
             return self._failed("context")
@@ -63,7 +65,7 @@ class Asker:
                 self._brief().factor *= 1.3
             return self._failed(reply.failure, reply.hopeless)
         self._calibrate(asked, exchange)
-        found = self._read(exchange.answer, history, question)
+        found = self._read(exchange.answer, history, count)
         if isinstance(found, str):
             exchange.failure = found
             self.client.record(exchange)
@@ -80,11 +82,15 @@ class Asker:
             exchange.trials.append(trial.number)
             self.client.record(exchange)
 
+    def close(self) -> None:
+        """Ends the connections."""
+        self.client.close()
+
     def _request(self, history: History, question: Question) -> prompt.Asked:
         """What is sent. Raises prompt.TooLong."""
         return prompt.ask(history, self._brief(), question)
 
-    def _read(self, text: str, history: History, question: Question) -> list[Proposal] | str:
+    def _read(self, text: str, history: History, count: int) -> list[Proposal] | str:
         """As many proposals as were asked for, or the class of the failure."""
         try:
             objects = answer.objects_in(text, [one.name for one in self.space.tunables])
@@ -94,7 +100,7 @@ class Asker:
         base = best.configuration if best else self.space.default
         tried = {text_of(trial.configuration) for trial in history.trials} | set(self._waiting)
         judged = answer.judge(objects, self.space, base, lambda each: text_of(each) in tried)
-        proposals = [each for each in judged if isinstance(each, Proposal)][:question.count]
+        proposals = [each for each in judged if isinstance(each, Proposal)][:count]
         return proposals or "unusable"
 
     def _failed(self, failure: str, hopeless: bool = False) -> list[Proposal]:
@@ -104,11 +110,6 @@ class Asker:
         elif self._row >= self.settings.most_failures:
             self.stopped = f"{self._row} failures in a row, the last: {failure}"
         return []
-
-    def _with_budget(self, question: Question) -> Question:
-        most = self.client.budget.requests
-        left = None if most is None else most - self.client.spent.requests
-        return Question(question.count, left)
 
     def _brief(self) -> Briefing:
         if self._briefing is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rooflane.strategies.asked import Asked
 from rooflane.strategies.base import Grid
 from rooflane.strategies.local import Local
 from rooflane.strategies.proposer import Proposer
@@ -103,11 +104,11 @@ def make(name: str, space: Space, seed: int, options: Options | None = None) -> 
         from rooflane.strategies.cmaes import CmaEs  # takes a second to import
         return CmaEs(name, space, seed)
     if name == "proposer":
-        return Proposer(space, options.proposer, Local("local", space, seed), seed,
-                        options.proposer_timeout)
-    from rooflane.language_model.strategy import LanguageModel
-    return LanguageModel(space, client_of(options), Local("local", space, seed),
-                         settings=settings_of(options), **options.asking)
+        asker = Proposer(space, options.proposer, seed, options.proposer_timeout)
+        return Asked(name, asker, Local("local", space, seed))
+    from rooflane.language_model.asking import Asker
+    return Asked(name, Asker(space, client_of(options), settings_of(options)),
+                 Local("local", space, seed), **options.asking)
 
 
 def seeds(space: Space, count: int = 4) -> list[Configuration]:

@@ -12,10 +12,11 @@ from rooflane import files, program, strategies
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluation, Evaluator, Target
 from rooflane.judging import Judge
-from rooflane.source_search.asking import ProgramTransport
+from rooflane.source_search.asking import ProgramTransport, SourceAsker
 from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.source_search.sources import TEMPLATE
-from rooflane.source_search.strategy import SourceWriter
+from rooflane.source_search.strategy import OtherFlags
+from rooflane.strategies.asked import Asked
 from rooflane.tuner import final
 from rooflane.tuner.command import Done, Tuning, Wrong, line_of
 from rooflane.tuner.search import Search
@@ -60,11 +61,10 @@ class SourceTuning(Tuning):
         transport = ProgramTransport(options.proposer) if options.proposer else None
         settings = strategies.settings_of(options)
         settings.answer_tokens = settings.context // 2  # a source is as long as the text about it
-        writer = SourceWriter(
-            space, strategies.client_of(options, transport), settings, self.evaluator,
-            transport is not None, options.earlier, **options.asking)
+        asker = SourceAsker(space, strategies.client_of(options, transport), settings,
+                            self.evaluator, transport is not None, options.earlier)
         self.evaluator.remember(trials)
-        return writer
+        return Asked("source", asker, OtherFlags(), **options.asking)
 
     def seeds_of(self, space: Space) -> list[Configuration]:
         """The template."""
