@@ -15,6 +15,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 import skip
 import tune_environment
@@ -374,7 +375,8 @@ class Finals(unittest.TestCase):
         slower = Neighbour("gemm:m=64", Outcome.CORRECT, "", Ratio(1.2, 1.15, 1.25), "cold")
         verdict = Verdict({"x": 1}, Ratio(0.9, 0.89, 0.91), neighbours=[slower])
         self.assertTrue(final.serves_neighbours(verdict.neighbours))  # it is not another size
-        text = command.line_of(command.Done(space, History(space), verdict, 1), "a line")
+        done = SimpleNamespace(space=space, history=History(space), verdict=verdict, run=1)
+        text = command.line_of(done, "a line")
         self.assertIn("with cold caches it is slower than the default: 1.200 times its time", text)
 
 

@@ -424,7 +424,7 @@ class ClusterTuning(command.Tuning):
                     break
         return 0
 
-    def line_of(self, done: command.Done) -> str:
+    def line_of(self, done: command.Course) -> str:
         """With the machine's name."""
         return f"{super().line_of(done)}\n  on {self.machine.key}"
 

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rooflane import program, report, strategies
@@ -40,16 +40,6 @@ class Wrong(Exception):
 
 class Unavailable(Exception):
     """A request that this machine cannot serve: exit status 3."""
-
-
-@dataclass
-class Done:
-    """One target's result, for reports."""
-    space: Space
-    history: History
-    verdict: Verdict | None
-    run: int
-    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
@@ -177,10 +167,15 @@ class Course:
     facts: dict[str, Any]
     run: int
     search: Search
-    verdict: Verdict | None = None  # of a run that had finished before
+    verdict: Verdict | None = None  # from the beginning on of a run that had finished before
     is_searched: bool = False
     batches: int = 0
     last: float = 0.0  # the logarithm of the speed-up that the last batch brought
+
+    @property
+    def history(self) -> History:
+        """Its trials so far."""
+        return self.search.history
 
 
 class Tuning:
@@ -197,7 +192,7 @@ class Tuning:
         self.archive, self.evaluator = archive, evaluator
         self.progress = Progress(len(targets))
         self.deadline = time.monotonic() + given.max_time if given.max_time else None
-        self.done: list[Done] = []
+        self.done: list[Course] = []
         self.failed: list[str] = []
 
     def run(self) -> int:
@@ -275,7 +270,7 @@ class Tuning:
         weight, until none promises anything, or the evaluations or the time of all are used up. A
         search that fails leaves the list."""
         left = (self.given.budget * len(courses)
-                - sum(len(course.search.history.trials) for course in courses))
+                - sum(len(course.history.trials) for course in courses))
         seconds, begin = self.seconds_for(1), time.monotonic()
         errors = worth.ModelErrors()
         playing = [course for course in courses if course.verdict is None]
@@ -283,7 +278,7 @@ class Tuning:
             course = max(playing, key=lambda one: self.pays(one, errors))
             if self.pays(course, errors) == 0:
                 return
-            history = course.search.history
+            history = course.history
             tried, best = len(history.trials), history.best
             course.search.limits.trials = tried + left
             batch = min(left, worth.BATCH if course.batches else len(course.search.seeds))
@@ -307,7 +302,7 @@ class Tuning:
         first."""
         if not course.batches:
             return math.inf
-        history = course.search.history
+        history = course.history
         gain = worth.gain_of_batch(history, errors, course.batches, course.last)
         return (gain * worth.seconds_of(history) * course.target.weight if gain >= worth.DOUBT
                 else 0.0)
@@ -327,7 +322,7 @@ class Tuning:
         left. Raises Refused, Lost."""
         if course.verdict is not None:
             self.end(course, course.verdict, "finished")
-            self.tell(course, course.verdict)
+            self.tell(course)
             return
         state, verdict = "interrupted", None
         try:
@@ -337,24 +332,24 @@ class Tuning:
                 course.search.execute()
             verdict = self.decide(course.space, course.target, course.search, left)
             # Before the run counts as finished: --resume would not keep it again.
-            self.keep(course.space, course.search.history, verdict, course.facts)
+            self.keep(course, verdict)
             state = "undecided" if verdict.kind == "undecided" else "finished"
         except (Refused, Lost):
             state = "failed"
             raise
         finally:
             self.end(course, verdict, state)
-        self.tell(course, verdict)
+        course.verdict = verdict
+        self.tell(course)
 
-    def tell(self, course: Course, verdict: Verdict) -> None:
+    def tell(self, course: Course) -> None:
         """Reports a target's result."""
-        done = Done(course.space, course.search.history, verdict, course.run, course.facts)
         if self.given.report:
-            self.report(done, course.target)
-        self.done.append(done)
+            self.report(course)
+        self.done.append(course)
         self.progress.clear()
         if not self.given.json:
-            print(self.line_of(done), flush=True)
+            print(self.line_of(course), flush=True)
 
     def end(self, course: Course, verdict: Verdict | None, state: str) -> None:
         """Closes what a search has open."""
@@ -372,7 +367,7 @@ class Tuning:
         """What is tried first."""
         return strategies.seeds(space)
 
-    def line_of(self, done: Done) -> str:
+    def line_of(self, done: Course) -> str:
         """A target's result for people."""
         return line_of(done, final.describe(done.verdict, done.space.default))
 
@@ -390,9 +385,9 @@ class Tuning:
             return run
         return self.archive.begin_run(space, machine, facts["build"], given.strategy, settings)
 
-    def report(self, done: Done, target: Target) -> None:
+    def report(self, done: Course) -> None:
         """Into the folder of --report; where there are several targets, in one of each."""
-        folder = self.given.report
+        folder, target = self.given.report, done.target
         if len(self.targets) > 1:
             name = f"{target.shape} {target.variant} {target.threads}"
             folder /= "".join(c if c.isalnum() or c in "=,-" else "-" for c in name)
@@ -428,10 +423,10 @@ class Tuning:
             verdict.exact = not final.serves_neighbours(verdict.neighbours)
         return verdict
 
-    def keep(self, space: Space, history: History, verdict: Verdict,
-             facts: dict[str, Any]) -> None:
+    def keep(self, course: Course, verdict: Verdict) -> None:
         """Into the store, the file of --export and that of --export-space. Where the default stays
         because nothing was decided, what is stored stays too."""
+        space, facts = course.space, course.facts
         machine = facts["machine"]
         if verdict.kind != "undecided" or verdict.chosen != space.default:
             if not self.given.no_store:
@@ -439,14 +434,15 @@ class Tuning:
             if self.given.export:
                 export.keep(self.given.export, machine, space, verdict, facts["build"])
         if self.given.export_space:
-            spaces.add(self.given.export_space, [spaces.record(space, machine, history.trials)])
+            spaces.add(self.given.export_space,
+                       [spaces.record(space, machine, course.history.trials)])
 
     def keep_in_store(self, space: Space, verdict: Verdict, facts: dict[str, Any]) -> None:
         """Into the store of the machine that was measured."""
         export.keep(self.evaluator.store, facts["machine"], space, verdict, facts["build"])
 
 
-def line_of(done: Done, description: str) -> str:
+def line_of(done: Course, description: str) -> str:
     """A target's result for people, with the verdict in a line."""
     space, history, verdict = done.space, done.history, done.verdict
     correct = sum(trial.correct for trial in history.trials)
@@ -467,7 +463,7 @@ def line_of(done: Done, description: str) -> str:
     return text
 
 
-def json_of(done: Done) -> dict[str, Any]:
+def json_of(done: Course) -> dict[str, Any]:
     """The same for programs."""
     verdict = done.verdict
     return {**export.entry_of(done.space, verdict, done.facts["build"]), "run": done.run,
@@ -480,7 +476,7 @@ def json_of(done: Done) -> dict[str, Any]:
                            for n in verdict.neighbours]}
 
 
-def overall(done: list[Done]) -> str:
+def overall(done: list[Course]) -> str:
     """The geometric mean over targets."""
     logs = [-math.log(one.verdict.ratio.value) for one in done]
     changed = sum(one.verdict.chosen != one.space.default for one in done)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
 from rooflane import files, program, strategies
 from rooflane.archive.store import Archive
@@ -18,12 +17,11 @@ from rooflane.source_search.sources import TEMPLATE
 from rooflane.source_search.strategy import OtherFlags
 from rooflane.strategies.asked import Asked
 from rooflane.tuner import final
-from rooflane.tuner.command import Done, Tuning, Wrong, line_of
+from rooflane.tuner.command import Course, Tuning, Wrong, line_of
 from rooflane.tuner.search import Search
 from rooflane.tuning import (
     Configuration,
     Finalist,
-    History,
     Outcome,
     Ratio,
     Space,
@@ -84,15 +82,14 @@ class SourceTuning(Tuning):
         verdict, self._best = verdict_of(space.default, found)
         return verdict
 
-    def keep(self, space: Space, history: History, verdict: Verdict,
-             facts: dict[str, Any]) -> None:
+    def keep(self, course: Course, verdict: Verdict) -> None:
         """Writes the best source into the file of --export, unchanged since it was compared with
         its peers."""
         if self.given.export and self._best:
             files.replace(self.given.export,
                           self.evaluator.sources.text(self._best.configuration["source"]))
 
-    def line_of(self, done: Done) -> str:
+    def line_of(self, done: Course) -> str:
         """With what the best source came to."""
         text = line_of(done, describe(done.verdict, self._best, self.evaluator.target.variant))
         if self._best:
