@@ -115,6 +115,13 @@ class Evaluations(unittest.TestCase):
         self.assertEqual(corrected.configuration, {"fault": 0, "pause": 3})
         self.assertEqual(corrected.changed, ("fault",))
 
+    def test_problems_are_listed_by_the_same_process(self):
+        listed = self.evaluator.list(["softmax:rows=1..2,cols=8"], [])
+        self.assertEqual([one["text"] for one in listed["problems"]],
+                         ["softmax:rows=1,cols=8", "softmax:rows=2,cols=8"])
+        with self.assertRaisesRegex(Refused, "nearest is 'softmax'"):
+            self.evaluator.list(["sofmax:rows=1,cols=8"], [])
+
     def test_what_cannot_be_opened_says_why(self):
         for target, reason in ((Target("softmax:rows=4", "hwy"), "cols"),
                                (Target(SHAPE, "hwi"), "nearest is 'hwy'"),
