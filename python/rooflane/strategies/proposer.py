@@ -1,20 +1,10 @@
-"""The strategy `--proposer CMD`: any program proposes, over JSON lines on its standard input and
-output; its standard error passes through.
+"""`--proposer CMD`: any program proposes, over JSON lines on its standard input and output; its
+standard error passes through. docs/tuning.md has the protocol.
 
-First it is told the space:
-  {"rooflane_proposer":1,"seed":1,"space":{"kernel":"gemm","variant":"hwy","shape":"gemm:m=...",
-   "problem":{...},"threads":2,"tunables":[{"name","meaning","least","most","values":[...]}],
-   "default":{"mc":96,...},"candidates":[{"configuration":{...},"predicted_ns":1e5},...]}}
-Then, whenever configurations are wanted:
-  {"ask":{"history":[{"configuration","outcome","speed_up","reason"},... since the last ask],
-   "best":{...},"budget":{"trials_left":90,"seconds_left":null}}}
-It answers with one line, one or more configurations, which may leave tunables at their default:
-  {"configurations":[{"mc":128},...],"note":"why"}
-What is not legal becomes the nearest that is, with a note; unknown tunables and repeats are passed
-over. Whatever else happens (it ends, it says nothing for `timeout` seconds, it prints nonsense) is
-counted, and `local` takes that trial; the program is started again for the next one, and told
-everything. After three times in a row it is not asked again. In the end its input is closed; a
-second later it is killed, with all that it started.
+Illegal values become the nearest legal ones, with a note. Whatever else goes wrong (it ends, is
+silent for `timeout` seconds, prints nonsense) is counted, and the program is started again with the
+next request, which tells it everything. In the end its input is closed; a second later it is
+killed, with all that it started.
 """
 from __future__ import annotations
 
