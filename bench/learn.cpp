@@ -125,25 +125,40 @@ class Descent {
   double least_;
 };
 
+// The choice for a problem by some constants: its time over the fastest, and ratio_errors().
+struct Chosen {
+  Choice choice;
+  std::vector<double> errors;
+};
 struct Pair {
-  double before, after;        // the choice's time over the fastest
-  std::vector<double> errors;  // after
+  Chosen before, after;
 };
 
-ClassRegret class_regret(const std::string& name, const std::vector<Pair>& pairs) {
-  std::vector<double> before, after;
+double root_mean_square(const std::vector<double>& values) {
   double squares = 0;
-  std::size_t errors = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares / static_cast<double>(std::max<std::size_t>(values.size(), 1)));
+}
+
+ClassRegret class_regret(const std::string& name, const std::vector<Pair>& pairs) {
+  std::vector<double> before, after, errors_before, errors_after;
   for (const Pair& pair : pairs) {
-    before.push_back(100 * (pair.before - 1));
-    after.push_back(100 * (pair.after - 1));
-    for (const double error : pair.errors) squares += error * error;
-    errors += pair.errors.size();
+    before.push_back(100 * (pair.before.choice.ratio - 1));
+    after.push_back(100 * (pair.after.choice.ratio - 1));
+    const auto add = [](std::vector<double>& to, const std::vector<double>& from) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    add(errors_before, pair.before.errors);
+    add(errors_after, pair.after.errors);
   }
-  const double mean_square = squares / static_cast<double>(std::max<std::size_t>(errors, 1));
-  return {
-      name,          static_cast<int>(pairs.size()), median(before),        quantile(before, 0.95),
-      median(after), quantile(after, 0.95),          std::sqrt(mean_square)};
+  return {name,
+          static_cast<int>(pairs.size()),
+          median(before),
+          quantile(before, 0.95),
+          median(after),
+          quantile(after, 0.95),
+          root_mean_square(errors_before),
+          root_mean_square(errors_after)};
 }
 
 std::string class_name(const ProblemTimes& times) {
@@ -217,17 +232,18 @@ Gain gain_of(std::string_view model, std::span<const MachineTimes> machines,
   for (const MachineTimes& machine : machines) {
     const auto choices = [&](const ModelConstants& constants) {
       use(machine, constants);
-      std::vector<Choice> all;
+      std::vector<Chosen> all;
       for (const ProblemTimes& times : machine.problems) {
-        if (is_of(model, times)) all.push_back(choice_of(times));
+        if (is_of(model, times)) all.push_back({choice_of(times), ratio_errors(times)});
       }
       return all;
     };
-    const std::vector<Choice> then = choices(before), now = choices(after);
-    std::size_t i = 0;  // the constants after the fit are in use
+    const std::vector<Chosen> then = choices(before), now = choices(after);
+    std::size_t i = 0;
     for (const ProblemTimes& times : machine.problems) {
       if (!is_of(model, times)) continue;
-      const Choice x = then[i], y = now[i];
+      const Choice x = then[i].choice, y = now[i].choice;
+      const Pair pair{then[i], now[i]};
       ++i;
       if (!is_unseen(times.problem)) {
         ++gain.seen;
@@ -235,7 +251,7 @@ Gain gain_of(std::string_view model, std::span<const MachineTimes> machines,
       }
       ++gain.unseen;
       const bool changed = x.index != y.index;
-      classes[class_name(times)].push_back({x.ratio, y.ratio, ratio_errors(times)});
+      classes[class_name(times)].push_back(pair);
       gain.mean_before += 100 * std::min(x.ratio - 1, most_regret);
       gain.mean_after += 100 * std::min(y.ratio - 1, most_regret);
       if (changed) log_ratios.push_back({std::log(y.ratio / x.ratio)});

@@ -46,7 +46,7 @@ struct ClassRegret {
   std::string name;  // "gemm bf16, 16 threads"
   int problems = 0;
   double median_before = 0, p95_before = 0, median_after = 0, p95_after = 0;  // per cent
-  double error = 0;  // of predicted ratios after the fit (ratio_errors), root mean square
+  double error_before = 0, error_after = 0;  // root mean square of ratio_errors()
 };
 
 // What other constants of a model change, on the problems that the fit did not see.
