@@ -3,7 +3,7 @@ standard error passes through. docs/tuning.md has the protocol.
 
 Illegal values become the nearest legal ones, with a note. Whatever else goes wrong (it ends, is
 silent for `timeout` seconds, prints nonsense) is counted, and the program is started again with the
-next request, which tells it everything. In the end its input is closed; a second later it is
+next request, which has the whole history. In the end its input is closed; a second later it is
 killed, with all that it started.
 """
 from __future__ import annotations
