@@ -116,7 +116,7 @@ class Evaluations(unittest.TestCase):
         self.assertEqual(corrected.changed, ("fault",))
 
     def test_problems_are_listed_by_the_same_process(self):
-        listed = self.evaluator.list(["softmax:rows=1..2,cols=8"], [])
+        listed = self.evaluator.list(["softmax:rows=1..2*2,cols=8"], [])
         self.assertEqual([one["text"] for one in listed["problems"]],
                          ["softmax:rows=1,cols=8", "softmax:rows=2,cols=8"])
         with self.assertRaisesRegex(Refused, "nearest is 'softmax'"):
