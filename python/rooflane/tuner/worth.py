@@ -13,9 +13,10 @@ from statistics import NormalDist
 from rooflane.tuning import History, text_of
 
 BATCH = 10  # evaluations: changing from one problem to another costs about one
-# The standard error of a predicted ratio of two schedules, as a logarithm, of models without a fit.
+# The standard error of a predicted ratio of two schedules, as a logarithm, of models without a fit:
+# about as that of those with one (src/core/prediction_error.cpp).
 # Before anything was measured, an error counts as so many predictions.
-USUAL_ERROR, USUAL_COUNT = 0.20, 4
+USUAL_ERROR, USUAL_COUNT = 0.30, 4
 # The gain of a strategy's first batch where nothing is known; each batch without success halves it.
 USUAL_GAIN = 0.03
 # A search stops when a batch promises less: four repetitions show twice as much.
