@@ -125,18 +125,40 @@ class Descent {
   double least_;
 };
 
+// The choice for a problem by some constants: its time over the fastest, and ratio_errors().
+struct Chosen {
+  Choice choice;
+  std::vector<double> errors;
+};
 struct Pair {
-  double before, after;  // the choice's time over the fastest
+  Chosen before, after;
 };
 
+double root_mean_square(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares / static_cast<double>(std::max<std::size_t>(values.size(), 1)));
+}
+
 ClassRegret class_regret(const std::string& name, const std::vector<Pair>& pairs) {
-  std::vector<double> before, after;
+  std::vector<double> before, after, errors_before, errors_after;
   for (const Pair& pair : pairs) {
-    before.push_back(100 * (pair.before - 1));
-    after.push_back(100 * (pair.after - 1));
+    before.push_back(100 * (pair.before.choice.ratio - 1));
+    after.push_back(100 * (pair.after.choice.ratio - 1));
+    const auto add = [](std::vector<double>& to, const std::vector<double>& from) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    add(errors_before, pair.before.errors);
+    add(errors_after, pair.after.errors);
   }
-  return {name,          static_cast<int>(pairs.size()), median(before), quantile(before, 0.95),
-          median(after), quantile(after, 0.95)};
+  return {name,
+          static_cast<int>(pairs.size()),
+          median(before),
+          quantile(before, 0.95),
+          median(after),
+          quantile(after, 0.95),
+          root_mean_square(errors_before),
+          root_mean_square(errors_after)};
 }
 
 std::string class_name(const ProblemTimes& times) {
@@ -181,6 +203,20 @@ ModelConstants fitted(std::string_view model, std::span<const MachineTimes> mach
   return descent.best();
 }
 
+std::vector<double> ratio_errors(const ProblemTimes& times) {
+  const std::vector<double> predicted = predictions_of(times);
+  const std::size_t choice = choice_of(times).index;
+  const double most = std::log(1 + most_regret);
+  std::vector<double> errors;
+  for (std::size_t i = 0; i < predicted.size(); ++i) {
+    if (i == choice) continue;
+    const double measured = times.candidates[i].ns / times.candidates[choice].ns;
+    const double error = std::log(measured / (predicted[i] / predicted[choice]));
+    errors.push_back(std::clamp(error, -most, most));
+  }
+  return errors;
+}
+
 bool Gain::is_certain() const {
   return changed >= least_changed && log_ratio.interval(winner_level).high < 0 &&
          mean_after < mean_before;
@@ -196,17 +232,18 @@ Gain gain_of(std::string_view model, std::span<const MachineTimes> machines,
   for (const MachineTimes& machine : machines) {
     const auto choices = [&](const ModelConstants& constants) {
       use(machine, constants);
-      std::vector<Choice> all;
+      std::vector<Chosen> all;
       for (const ProblemTimes& times : machine.problems) {
-        if (is_of(model, times)) all.push_back(choice_of(times));
+        if (is_of(model, times)) all.push_back({choice_of(times), ratio_errors(times)});
       }
       return all;
     };
-    const std::vector<Choice> then = choices(before), now = choices(after);
+    const std::vector<Chosen> then = choices(before), now = choices(after);
     std::size_t i = 0;
     for (const ProblemTimes& times : machine.problems) {
       if (!is_of(model, times)) continue;
-      const Choice x = then[i], y = now[i];
+      const Choice x = then[i].choice, y = now[i].choice;
+      const Pair pair{then[i], now[i]};
       ++i;
       if (!is_unseen(times.problem)) {
         ++gain.seen;
@@ -214,7 +251,7 @@ Gain gain_of(std::string_view model, std::span<const MachineTimes> machines,
       }
       ++gain.unseen;
       const bool changed = x.index != y.index;
-      classes[class_name(times)].push_back({x.ratio, y.ratio});
+      classes[class_name(times)].push_back(pair);
       gain.mean_before += 100 * std::min(x.ratio - 1, most_regret);
       gain.mean_after += 100 * std::min(y.ratio - 1, most_regret);
       if (changed) log_ratios.push_back({std::log(y.ratio / x.ratio)});

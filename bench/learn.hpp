@@ -38,10 +38,15 @@ ModelConstants fitted(std::string_view model, std::span<const MachineTimes> mach
                       ModelConstants constants,
                       const std::function<void(double done)>& progress = {});
 
+// How far the predicted ratios of a problem's candidates to the choice are from the recorded ones:
+// the differences of their logarithms, of at most a factor of two. By today's traits.
+std::vector<double> ratio_errors(const ProblemTimes& times);
+
 struct ClassRegret {
   std::string name;  // "gemm bf16, 16 threads"
   int problems = 0;
   double median_before = 0, p95_before = 0, median_after = 0, p95_after = 0;  // per cent
+  double error_before = 0, error_after = 0;  // root mean square of ratio_errors()
 };
 
 // What other constants of a model change, on the problems that the fit did not see.

@@ -14,6 +14,7 @@ import argparse
 import csv
 import difflib
 import functools
+import json
 import math
 import re
 import shlex
@@ -162,9 +163,28 @@ def reference(program: Path, what: str, *name: str) -> str:
     return table(headings[what], lines, rest="---")
 
 
+def league(_: Path) -> str:
+    """Search strategies on recorded spaces, as scripts/tune_league.sh --json found them."""
+    told = json.loads((ROOT / "bench/spaces/league.json").read_text(encoding="utf-8"))
+
+    def shown(value: float) -> str:
+        return f"{value:.2f}".replace("-", "−")
+
+    lines = [[f"`{one['strategy']}`", "{} [{}, {}]".format(*(
+        shown(one["score"][part]) for part in ("value", "low", "high")))
+        + " (tied)" * (one["behind"] is not None and one["tied"]),
+        *(shown(one["at"][share]["value"]) for share in ("0.25", "1")),
+        shown(one["within"]["1"]["value"]), f"{one['evaluations']:.0f}"]
+        for one in told["standings"]]
+    lines.append(["random search without seed points", "0", "0", "0",
+                  shown(told["baseline_within"]["1"]), ""])
+    return table(["search", "P, mean over the budget", "P at 25 % of the budget", "P at its end",
+                  "chose one within 1 % of the optimum", "evaluations"], lines)
+
+
 TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "gained": gained,
                                          "slowdown": slowdown, "spread": spread,
-                                         "reference": reference,
+                                         "reference": reference, "league": league,
                                          "ladder_measured": page_results.ladder_measured,
                                          "answers": page_results.answers,
                                          "classes": page_results.classes,

@@ -201,23 +201,22 @@ class Deaths(unittest.TestCase):
     def test_what_kills_three_workers_is_a_crash(self):
         machine = Machine("m", ("m",), ())
         alive = {"w0": machine}
-        pending = SimpleNamespace(status="pending", cancel=lambda: None,
-                                  add_done_callback=lambda call: None)
         cluster = SimpleNamespace(given=Namespace(timeout=1), options=(), machines=lambda: alive,
-                                  submit=lambda *_: pending)
+                                  submit=lambda *_: SimpleNamespace(
+                                      status="pending", cancel=lambda: None,
+                                      add_done_callback=lambda call: None))
         evaluator = ClusterEvaluator(cluster, machine)
         evaluator.target = Target(SHAPE, "fake-tunable")
+        flight = evaluator.fly({"pause": 1}, [Step(1)], 1)
         for death in range(MOST_DEATHS):
-            worker = evaluator.free()
-            self.assertEqual(worker, f"w{death}")
-            flight = evaluator.start(worker, {"pause": 1}, [Step(1)], 1)
-            self.assertIsNone(evaluator.free())
-            del alive[worker]
+            self.assertIsNone(evaluator._answer(flight))  # it is in flight
+            self.assertEqual(flight.workers, {f"w{death}"})
+            alive.clear()
             alive[f"w{death + 1}"] = machine
-            (landed, found), = evaluator.landed()
-            self.assertIs(landed, flight)
             if death + 1 < MOST_DEATHS:
-                self.assertIsNone(found)
+                self.assertIsNone(evaluator._answer(flight))  # and again
+        (landed, found), = evaluator.landed()
+        self.assertIs(landed, flight)
         self.assertEqual((found.outcome, found.configuration), (Outcome.CRASH, {"pause": 1}))
         self.assertIn("3 workers", found.reason)
 

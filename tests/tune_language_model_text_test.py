@@ -34,16 +34,14 @@ class Answers(unittest.TestCase):
         self.space = fakes.space()
         self.names = [tunable.name for tunable in self.space.tunables]
 
-    def read(self, text: str, tried: Sequence[str] = ()) -> list[answer.Judged]:
-        value, _ = answer.find_json(text)
-        return answer.judge(answer.configurations(value, self.names), self.space, DEFAULT,
+    def read(self, text: str, tried: Sequence[str] = ()) -> list[Proposal | str]:
+        return answer.judge(answer.objects_in(text, self.names), self.space, DEFAULT,
                             lambda each: text_of(each) in tried)
 
     def one(self, text: str) -> Proposal:
-        judged, = self.read(text)
-        self.assertIsNotNone(judged.proposal, judged)
-        assert judged.proposal
-        return judged.proposal
+        proposal, = self.read(text)
+        assert isinstance(proposal, Proposal), proposal
+        return proposal
 
     def test_json_is_found_wherever_it_stands(self) -> None:
         for text in (GOOD, f"```json\n{GOOD}\n```", f"Sure! Here:\n```\n{GOOD}```\nIt is fast.",
@@ -59,14 +57,13 @@ class Answers(unittest.TestCase):
                      "{mc: 192, kc: 384}", '{"mc": 192 "kc": 384}',
                      '{"mc": 192, // rows\n "kc": 384}', '```json\n{"mc": 192,\n "kc": 384\n```'):
             self.assertEqual(self.one(text).configuration, {**DEFAULT, "mc": 192, "kc": 384}, text)
-            self.assertTrue(answer.find_json(text)[1], text)
 
     def test_no_json(self) -> None:
         for text in ("", " ", "no", "mc=192", "{}", "[]", "[1, 2]", '"mc"', "192", "null",
                      "```\n```", "<think>" + GOOD, "{" * 50_000, "[" * 50_000, "[[" * 3000 + GOOD,
                      '{"a":' * 9000):
             with self.assertRaises(answer.NoJson, msg=text[:30]):
-                answer.find_json(text)
+                answer.objects_in(text, self.names)
 
     def test_refusals_are_told_from_nonsense(self) -> None:
         for text in ("I'm sorry, but I can't help with that.", "As an AI model I will not.",
@@ -85,32 +82,27 @@ class Answers(unittest.TestCase):
                          'm_parts: " 4 " read as 4')
 
     def test_values_are_clamped_to_the_nearest_legal_one_and_noted(self) -> None:
-        judged, = self.read('{"nr": 5000, "mr": -3, "mc": 100}')
-        assert judged.proposal
-        self.assertTrue(judged.clamped)
-        self.assertEqual(judged.proposal.configuration["nr"], 64)
-        self.assertEqual(judged.proposal.configuration["mr"], 2)
-        self.assertIn("nr: 5000 clamped to 1024; mr: -3 clamped to 1", judged.proposal.note)
+        proposal = self.one('{"nr": 5000, "mr": -3, "mc": 100}')
+        self.assertEqual((proposal.configuration["nr"], proposal.configuration["mr"]), (64, 2))
+        self.assertIn("nr: 5000 clamped to 1024; mr: -3 clamped to 1", proposal.note)
         self.assertIn("corrected (nr must be a multiple of 16 up to 64): mr=2, nr=64",
-                      judged.proposal.note)
-        judged, = self.read('{"mc": 101}')  # made whole micro-tiles by the variant
-        assert judged.proposal
-        self.assertTrue(judged.clamped)
-        self.assertEqual(judged.proposal.note, "corrected: mc=104")
+                      proposal.note)
+        # Made whole micro-tiles by the variant.
+        self.assertEqual(self.one('{"mc": 101}').note, "corrected: mc=104")
 
     def test_unknown_tunables_and_what_is_no_number_refuse_a_configuration(self) -> None:
         judged = self.read('[{"mc": 128, "tile": 3}, {"mc": "big"}, {"mc": [1]}, {"mc": null}, '
                            '{"mc": NaN}, {"mc": "1e400"}, {"kc": 384}]')
-        self.assertEqual([each.refused for each in judged], [
+        self.assertEqual(judged[:-1], [
             'unknown tunable "tile"', 'mc: "big" is not a number', "mc: [1] is not a number",
             "mc: null is not a number", "mc: NaN is not a number",
-            'mc: "1e400" is not a number', ""])
-        self.assertEqual(judged[-1].proposal and judged[-1].proposal.configuration["kc"], 384)
+            'mc: "1e400" is not a number'])
+        self.assertEqual(judged[-1].configuration["kc"], 384)
 
     def test_repeats_are_skipped(self) -> None:
         judged = self.read('[{"mc": 96}, {"mc": 192}, {"mc": 192}, {"mc": "192"}, {"kc": 128}]',
                            [text_of(DEFAULT), text_of({**DEFAULT, "kc": 128})])
-        self.assertEqual([each.repeated for each in judged], [True, False, True, True, True])
+        self.assertEqual([each == "repeated" for each in judged], [True, False, True, True, True])
 
     def test_what_is_left_out_is_as_in_the_base(self) -> None:
         base = {**DEFAULT, "kc": 512}
@@ -129,8 +121,7 @@ class Answers(unittest.TestCase):
             except answer.NoJson:
                 continue
             for each in judged:
-                note = each.proposal.note if each.proposal else ""
-                self.assertLess(len(each.refused) + len(note), 300)
+                self.assertLess(len(each if isinstance(each, str) else each.note), 300)
 
     def test_mutated_answers_raise_nothing_but_no_json(self) -> None:
         chance = random.Random(37)
@@ -163,13 +154,14 @@ class Answers(unittest.TestCase):
             except Exception as error:
                 self.fail(f"seed 37: {error!r} of {text!r}")
             for each in judged:
-                if each.proposal:
-                    usable += 1
-                    self.assertEqual(list(each.proposal.configuration), list(DEFAULT))
-                    legal = self.space.constraints.check([each.proposal.configuration])[0]
-                    self.assertEqual(legal.configuration, each.proposal.configuration, text)
-                    each.proposal.note.encode()
-                each.refused.encode()
+                if isinstance(each, str):
+                    each.encode()
+                    continue
+                usable += 1
+                self.assertEqual(list(each.configuration), list(DEFAULT))
+                legal = self.space.constraints.check([each.configuration])[0]
+                self.assertEqual(legal.configuration, each.configuration, text)
+                each.note.encode()
         self.assertGreater(usable, 500)
 
 

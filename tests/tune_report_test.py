@@ -33,7 +33,6 @@ from rooflane.tuning import (  # noqa: E402
     Trial,
     Tunable,
     Verdict,
-    text_of,
 )
 
 SEED = 5
@@ -310,28 +309,5 @@ class DrawingTest(unittest.TestCase):
         self.assertIn("nothing to draw", drawing.lines([], "t", "x", "y"))
 
 
-def demonstration(folder: Path) -> None:
-    """Writes the report of a larger made-up run, to be looked at."""
-    chance = random.Random(SEED)
-    rows = [trial(0, DEFAULT, 1.0)]
-    for number in range(1, 80):
-        configuration = {"path": chance.choice((0, 1)), "mr": chance.choice((4, 8, 16)),
-                         "kc": chance.choice((64, 128, 256))}
-        value = math.exp(0.3 * math.log2(configuration["mr"] / 8) ** 2 - 0.2
-                         + 0.05 * configuration["path"] + chance.gauss(0, 0.03))
-        rows.append(trial(number, configuration, value) if chance.random() > 0.1 else
-                    trial(number, configuration, None, Outcome.INCORRECT, "largest error 3.1"))
-    best = min((row for row in rows if row.correct), key=lambda row: row.ratio.value)
-    run = run_of()
-    run.trials, run.verdict.chosen = rows, best.configuration
-    run.verdict.tie_set[0].configuration = best.configuration
-    run.exchanges[0].trials[:] = [best.number]
-    report.write(folder, run)
-    print(text_of(best.configuration))
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--demonstration"]:
-        demonstration(Path(sys.argv[2]))
-        sys.exit(0)
     skip.main(sys.argv)

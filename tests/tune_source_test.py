@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """`tune --strategy source`, with a judge that believes what a source says of itself
 (fake_judge.py): tune_source_test.py ROOFLANE_WITH_FAKES [NAME...]. Proposers that climb and
-proposers that fail, servers that fail, and recorded exchanges of a real model.
-
-  tune_source_test.py ROOFLANE_WITH_FAKES --record URL   records the exchanges anew
+proposers that fail, and servers that fail.
 """
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ import tune_environment
 if __name__ == "__main__":
     tune_environment.enter()
 
-import dataclasses
 import json
 import os
 import signal
@@ -29,16 +26,11 @@ from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluator, Target
 from rooflane.judging import Judge, Request
 from rooflane.language_model import prompt
-from rooflane.language_model.asking import Settings
-from rooflane.language_model.client import Client, Replay, ReplayDiffers, hash_of
-from rooflane.language_model.endpoint import Endpoint
 from rooflane.source_search import request
 from rooflane.source_search.asking import sources_of
 from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.source_search.sources import FLAGS, TEMPLATE, Sources
-from rooflane.source_search.strategy import SourceWriter
-from rooflane.tuner.search import Limits, Search
-from rooflane.tuning import Exchange, History, text_of
+from rooflane.tuning import History, text_of
 
 import language_model_fakes as fakes
 import skip
@@ -46,7 +38,6 @@ from language_model_fakes import fails, says
 
 PROGRAM = ""
 TESTS = Path(__file__).resolve().parent
-RECORDED = TESTS / "data" / "source_search.json"
 PROPOSER = tune_environment.ROOT / "examples/proposer/sources.py"
 SHAPE = "softmax:rows=4,cols=8"
 FUNCTION = "void softmax(const float* x, float* y, int64_t rows, int64_t cols) {}\n"
@@ -140,7 +131,7 @@ class Proposers(Searches):
         for command in ("false", "/nonexistent/program", "echo '[1, 2'", "echo '{}'", "yes",
                         f"echo '{json.dumps({'source': 'int x;'})}'"):
             with self.subTest(command):
-                run = len(self.archive().runs()) + 1
+                run = len(self.archive().stored({})) + 1
                 said = self.tune("--proposer", command, budget=3)
                 self.assertIn("3 evaluations, 3 correct", said)
                 self.assertEqual([who for _, _, who in self.trials(run)], ["", "flags", "flags"])
@@ -199,6 +190,7 @@ class Proposers(Searches):
 
     def test_what_does_not_go_together(self) -> None:
         for words, says_it in ((["--report", "r"], "--report"), (["--space"], "--space"),
+                               (["--cache", "cold"], "--cache"),
                                (["--cluster", "tcp://127.0.0.1:1"], "--cluster")):
             self.assertIn(says_it, self.tune(*words, status=2))
         self.assertIn("keeps one source", self.tune("--export", "best.c", "--shape",
@@ -309,6 +301,12 @@ class Requests(Searches):
         evaluator = SourceEvaluator(inner, Judge(), 5)
         return evaluator, History(evaluator.open(Target(SHAPE, "hwy")))
 
+    def test_the_judge_times_warm_whatever_is_usual(self) -> None:
+        with Evaluator() as inner:
+            target = Target("gemm:m=1,n=8,k=8,prepack=1", "hwy")
+            self.assertEqual(inner.open(target).cache, "cold")
+            self.assertEqual(SourceEvaluator(inner, Judge(), 5).open(target).cache, "warm")
+
     def test_requests_fit_the_context_or_are_not_sent(self) -> None:
         with Evaluator() as inner:
             evaluator, history = self.open(inner)
@@ -346,65 +344,6 @@ class Requests(Searches):
         self.assertEqual(refused.exception.status, 3)
 
 
-class Recorded(Searches):
-    """What a real model answered once, judged by the fake: the same requests, the same trials."""
-
-    SETTINGS = Settings(context=4096, answer_tokens=1024)
-
-    def search(self, client: Client, evaluator: SourceEvaluator) -> History:
-        """A short search; no file is touched but the archive's."""
-        space = evaluator.open(Target(SHAPE, "hwy"))
-        # The recorded requests do not contain facts that differ from machine to machine.
-        space = dataclasses.replace(space, roof_ns=None, isa="AVX2")
-        writer = SourceWriter(space, client, dataclasses.replace(self.SETTINGS), evaluator, False)
-        archive = self.archive()
-        run = archive.begin_run(space, {}, {}, "source", {})
-        client._on_exchange = lambda exchange: archive.record_exchange(run, exchange)
-        search = Search(space, evaluator, writer, [TEMPLATE], Limits(trials=8), archive, run)
-        return search.execute()
-
-    def test_the_recorded_exchanges_lead_to_the_recorded_trials(self) -> None:
-        told = json.loads(RECORDED.read_text(encoding="utf-8"))
-        exchanges = [Exchange(**each) for each in told["exchanges"]]
-        with Evaluator() as inner:
-            history = self.search(Client(Replay(exchanges), structured=""),
-                                  SourceEvaluator(inner, Judge(), 5))
-        found = [[text_of(trial.configuration), trial.outcome.value, trial.source]
-                 for trial in history.trials]
-        self.assertEqual(found, told["trials"])
-        kept = self.archive().exchanges(1)
-        self.assertEqual([each.failure for each in kept], [each["failure"] for each in
-                                                           told["exchanges"]])
-
-    def test_another_request_is_noticed(self) -> None:
-        told = json.loads(RECORDED.read_text(encoding="utf-8"))
-        first = Exchange(**{**told["exchanges"][0], "request": hash_of("another")})
-        with Evaluator() as inner, self.assertRaises(ReplayDiffers):
-            self.search(Client(Replay([first]), structured=""), SourceEvaluator(inner, Judge(), 5))
-
-
-def record(url: str) -> None:
-    """Asks the model, and keeps what it answered."""
-    test = Recorded("test_another_request_is_noticed")
-    test.setUp()
-    try:
-        with Evaluator() as inner:
-            client = Client(Endpoint(url, "SmolLM2-135M-Instruct", "none"), structured="",
-                            timeout=300)
-            history = test.search(client, SourceEvaluator(inner, Judge(), 5))
-        exchanges = [{**vars(each), "request": hash_of(each.request)}
-                     for each in test.archive().exchanges(1)]
-        trials = [[text_of(trial.configuration), trial.outcome.value, trial.source]
-                  for trial in history.trials]
-        RECORDED.write_text(json.dumps({"exchanges": exchanges, "trials": trials}, indent=1)
-                            + "\n", encoding="utf-8")
-    finally:
-        test.doCleanups()
-
-
 if __name__ == "__main__":
     PROGRAM = os.path.abspath(sys.argv[1])
-    if sys.argv[2:3] == ["--record"]:
-        record(sys.argv[3])
-        sys.exit(0)
     skip.main(sys.argv[:1] + sys.argv[2:])

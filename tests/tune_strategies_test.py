@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 import unittest
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -20,6 +19,7 @@ tune_environment.enter()
 
 from rooflane import strategies  # noqa: E402
 from rooflane.strategies import proposer, simple  # noqa: E402
+from rooflane.strategies.asked import Asked  # noqa: E402
 from rooflane.strategies.base import Grid  # noqa: E402
 from rooflane.strategies.local import Local  # noqa: E402
 from rooflane.tuning import (  # noqa: E402
@@ -27,7 +27,6 @@ from rooflane.tuning import (  # noqa: E402
     Exhausted,
     History,
     Proposal,
-    Space,
     Strategy,
     text_of,
 )
@@ -123,58 +122,39 @@ class AllTest(unittest.TestCase):
             self.assertEqual(refusal(trial.configuration), "")
         self.assertEqual(len(set(texts(history))), len(history.trials))
 
-    def each(self, names: tuple[str, ...]) -> Iterator[str]:
-        """A subtest for each name."""
-        for name in names:
+    def test_every_search_holds_what_is_promised(self) -> None:
+        """Proposals are legal, complete and never repeated; a seed decides everything; a space is
+        searched to its end, also where everything fails and where a run goes on."""
+        one = SyntheticSpace(seed=1, values=ONE)
+        for name in SEARCHES:
             with self.subTest(name):
-                yield name
-
-    def test_proposals_are_legal_complete_and_never_repeated(self) -> None:
-        made = SyntheticSpace(seed=1)
-        for name in self.each(SEARCHES):
-            history = run(name, made, 40)
-            self.check(history, made)
-            self.assertEqual(len(history.trials), 4 if name == "default" else 40)
-
-    def test_a_seed_says_everything(self) -> None:
-        made = SyntheticSpace(seed=2)
-        for name in self.each(THOROUGH):
-            first, second, other = (texts(run(name, made, 24, seed)) for seed in (5, 5, 6))
-            self.assertEqual(first, second)
-            self.assertNotEqual(first, other)
-            self.assertEqual(first[:4], other[:4])
-
-    def test_a_space_of_one_configuration_is_exhausted(self) -> None:
-        made = SyntheticSpace(seed=1, values=ONE)
-        for name in self.each(SEARCHES):
-            self.assertEqual(texts(run(name, made, 10)), [text_of(made.space.default)])
-
-    def test_small_spaces_are_searched_to_their_end(self) -> None:
-        for values in (FEW, {**ONE, "kc": (64, 128)}, {**ONE, "path": (0, 1)}):
-            made = SyntheticSpace(seed=3, values=values)
-            for name in self.each(THOROUGH):
-                history = run(name, made, 100)
+                history = run(name, SyntheticSpace(seed=1), 40)
+                self.check(history, SyntheticSpace(seed=1))
+                self.assertEqual(len(history.trials), 4 if name == "default" else 40)
+                self.assertEqual(texts(run(name, one, 10)), [text_of(one.space.default)])
+        for name in THOROUGH:
+            with self.subTest(name):
+                made = SyntheticSpace(seed=2)
+                first, second, other = (texts(run(name, made, 24, seed)) for seed in (5, 5, 6))
+                self.assertEqual(first, second)
+                self.assertNotEqual(first, other)
+                self.assertEqual(first[:4], other[:4])
+                for values in (FEW, {**ONE, "kc": (64, 128)}, {**ONE, "path": (0, 1)}):
+                    made = SyntheticSpace(seed=3, values=values)
+                    history = run(name, made, 100)
+                    self.check(history, made)
+                    self.assertEqual(len(history.trials), len(made.legal))
+                made = SyntheticSpace(seed=4, all_fail=True)
+                history = run(name, made, 24)
+                self.check(history, made)
+                self.assertEqual((len(history.trials), history.best), (24, None))
+                made = SyntheticSpace(seed=5, values=FEW)
+                earlier = [trial.configuration for trial in run(name, made, 7).trials]
+                strategy = make(name, made, seed=2)
+                history = search(strategy, made, 100, start=earlier)
+                strategy.close()
                 self.check(history, made)
                 self.assertEqual(len(history.trials), len(made.legal))
-
-    def test_where_all_fails_the_search_goes_on(self) -> None:
-        made = SyntheticSpace(seed=4, all_fail=True)
-        for name in self.each(THOROUGH):
-            history = run(name, made, 24)
-            self.check(history, made)
-            self.assertEqual(len(history.trials), 24)
-            self.assertIsNone(history.best)
-
-    def test_what_was_tried_before_is_not_proposed(self) -> None:
-        """A run that goes on is told of its trials first."""
-        made = SyntheticSpace(seed=5, values=FEW)
-        for name in self.each(THOROUGH):
-            earlier = [trial.configuration for trial in run(name, made, 7, seed=1).trials]
-            strategy = make(name, made, seed=2)
-            history = search(strategy, made, 100, start=earlier)
-            strategy.close()
-            self.check(history, made)
-            self.assertEqual(len(history.trials), len(made.legal))
 
 
 class FindingTest(unittest.TestCase):
@@ -276,8 +256,8 @@ class ProposerTest(unittest.TestCase):
                start: list[Configuration] | None = None
                ) -> tuple[History, proposer.Proposer]:
         """A whole run; nothing that it started is left."""
-        strategy = proposer.Proposer(self.made.space, command,
-                                     Local("local", self.made.space, 1), 1, timeout)
+        asker = proposer.Proposer(self.made.space, command, 1, timeout)
+        strategy = Asked("proposer", asker, Local("local", self.made.space, 1))
         try:
             history = search(strategy, self.made, budget, start=start)
         finally:
@@ -287,19 +267,11 @@ class ProposerTest(unittest.TestCase):
         if (self.folder / "processes").exists():
             for process in self.processes():
                 self.assertTrue(has_ended(process), f"process {process} runs on")
-        return history, strategy
+        return history, asker
 
     def sources(self, history: History) -> list[str]:
         """Who proposed what came after the seeds."""
         return [trial.source for trial in history.trials[4:]]
-
-    def fails_for_good(self, command: str, text: str, timeout: float = 10) -> None:
-        """Three failures, after which `local` is alone."""
-        history, strategy = self.search(command, timeout=timeout)
-        self.assertEqual(set(self.sources(history)), {"local"})
-        self.assertEqual(sum(strategy.failures.values()), 3)
-        for failure in strategy.failures:
-            self.assertRegex(failure, text)
 
     def test_a_program_that_behaves_proposes_everything(self) -> None:
         history, strategy = self.search(self.command(WALK))
@@ -334,17 +306,35 @@ for count, ask in enumerate(asks()):
             "speed_up": asks[0]["history"][0]["speed_up"]})
         self.assertEqual(len(asks[1]["history"]), 2)  # it had answered with two
 
-    def test_a_program_that_ends(self) -> None:
-        self.fails_for_good(self.command(PROGRAM), "^it ended$")
-        self.fails_for_good(self.command(READS), "^it ended$")
-
-    def test_a_program_that_does_not_exist(self) -> None:
-        self.fails_for_good("/no/such/program", "^it cannot be started: .*such file")
-        self.fails_for_good("'", "^it cannot be started: No closing quotation")
-
-    def test_a_program_that_says_nothing(self) -> None:
-        self.fails_for_good(self.command(READS + "for ask in asks(): pass"),
-                            "^it said nothing for 0.2 s$", timeout=0.2)
+    def test_programs_that_fail_for_good_leave_the_trials_to_local(self) -> None:
+        """Three failures, after which `local` is alone."""
+        prints = """
+for _ in sys.stdin: os.write(1, {line!r} + b"\\n")
+"""
+        cases = [(PROGRAM, "^it ended$"), (READS, "^it ended$"),
+                 ("/no/such/program", "^it cannot be started: .*such file"),
+                 ("'", "^it cannot be started: No closing quotation")]
+        for line in ("hello", "[[[" * 100_000, "{}", "[]", "null", '"x"',
+                     '{"configurations": 3}', '{"configurations": [3]}', '{"configurations": []}',
+                     *(f'{{"configurations": [{{"mr": {value}}}]}}' for value in
+                       ('"many"', "1e999", "NaN", "null", "2.5", "[8]", "true")), "\xff\xfe"):
+            cases.append((PROGRAM + prints.format(line=line.encode("latin-1")),
+                          "^no JSON: |^no configurations|^[a-z]+ .* is not a whole number$"))
+        cases += [(PROGRAM + """
+while True: sys.stdout.write("x" * 65536)
+""", "^its answer has no end$"), (READS + """
+for ask in asks(): say({"nb": 8}, {"mr": 8, "unroll": 2})
+""", "^unknown tunables nb, unroll$"),
+                  (READS + "for ask in asks(): pass", "^it said nothing for 0.5 s$")]
+        for source, reason in cases:
+            with self.subTest(source[-60:]):
+                command = self.command(source) if source.startswith("\n") else source
+                silent = "said nothing" in reason
+                history, strategy = self.search(command, timeout=0.5 if silent else 10)
+                self.assertEqual(set(self.sources(history)), {"local"})
+                self.assertEqual(sum(strategy.failures.values()), 3)
+                for failure in strategy.failures:
+                    self.assertRegex(failure, reason)
 
     def test_a_program_that_does_not_end_is_killed_with_what_it_started(self) -> None:
         child = ("import os, subprocess, sys\n"
@@ -364,33 +354,13 @@ for count, ask in enumerate(asks()):
                                       timeout=0.2, start=long)
         self.assertEqual(sum(strategy.failures.values()), 3)
 
-    def test_a_program_that_prints_nonsense(self) -> None:
-        for line in ("hello", "[[[" * 100_000, "{}", "[]", "null", '"x"',
-                     '{"configurations": 3}', '{"configurations": [3]}', '{"configurations": []}',
-                     '{"configurations": [{"mr": "many"}]}', '{"configurations": [{"mr": 1e999}]}',
-                     '{"configurations": [{"mr": NaN}]}', '{"configurations": [{"mr": null}]}',
-                     '{"configurations": [{"mr": 2.5}]}', '{"configurations": [{"mr": [8]}]}',
-                     '{"configurations": [{"mr": true}]}', "\xff\xfe"):
-            with self.subTest(line[:50]):
-                self.fails_for_good(self.command(PROGRAM + f"""
-for _ in sys.stdin: os.write(1, {line.encode("latin-1")!r} + b"\\n")
-"""), "^no JSON: |^no configurations|^[a-z]+ .* is not a whole number$")
-
-    def test_an_answer_without_end(self) -> None:
-        self.fails_for_good(self.command(PROGRAM + """
-while True: sys.stdout.write("x" * 65536)
-"""), "^its answer has no end$")
-
     def test_unknown_tunables_are_passed_over(self) -> None:
-        self.fails_for_good(self.command(READS + """
-for ask in asks(): say({"nb": 8}, {"mr": 8, "unroll": 2})
-"""), "^unknown tunables nb, unroll$")
         history, strategy = self.search(self.command(WALK.replace(
             "say(order", "say({'nb': 8}, order")))
         self.assertEqual(set(self.sources(history)), {"proposer"})
         self.assertFalse(strategy.failures)
 
-    def test_illegal_values_are_mended_and_noted(self) -> None:
+    def test_illegal_values_are_corrected_and_noted(self) -> None:
         history, _ = self.search(self.command(READS + """
 order = [{"mr": 16, "nr": 64}, {"mr": 1 << 70}, {"kc": -5}, {"kc": "512"}, {"kc": 256.0}]
 for ask in asks(): say(order.pop(0), note="as it is")
@@ -426,13 +396,6 @@ for ask in asks(): say(told["space"]["default"], {"mr": 8}, {"mr": 8})
         self.assertFalse(strategy.failures)
         self.assertGreaterEqual(self.sources(history).count("proposer"), 50)
         self.assertGreater(history.best.speed_up, 1.02)
-
-
-class MadeUpSpaceTest(unittest.TestCase):
-    def test_the_space_is_what_it_says(self) -> None:
-        space: Space = SyntheticSpace(seed=1).space
-        self.assertEqual(Grid(space).size, 4500)
-        self.assertEqual(len(Grid(space).everything()), 2210)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 import skip
 import tune_environment
@@ -114,6 +115,13 @@ class Evaluations(unittest.TestCase):
         self.assertEqual(corrected.configuration, {"fault": 0, "pause": 3})
         self.assertEqual(corrected.changed, ("fault",))
 
+    def test_problems_are_listed_by_the_same_process(self):
+        listed = self.evaluator.list(["softmax:rows=1..2*2,cols=8"], [])
+        self.assertEqual([one["text"] for one in listed["problems"]],
+                         ["softmax:rows=1,cols=8", "softmax:rows=2,cols=8"])
+        with self.assertRaisesRegex(Refused, "nearest is 'softmax'"):
+            self.evaluator.list(["sofmax:rows=1,cols=8"], [])
+
     def test_what_cannot_be_opened_says_why(self):
         for target, reason in ((Target("softmax:rows=4", "hwy"), "cols"),
                                (Target(SHAPE, "hwi"), "nearest is 'hwy'"),
@@ -133,6 +141,9 @@ class Evaluations(unittest.TestCase):
             self.assertEqual(legal.configuration, candidate.configuration)
         texts = [text_of(candidate.configuration) for candidate in space.candidates]
         self.assertEqual(len(texts), len(set(texts)))
+        self.assertGreater(space.prediction_error, 0.01)
+        self.assertIsNone(self.evaluator.open(FAKE).prediction_error)
+        self.evaluator.open(Target("gemm:m=33,n=65,k=17", "hwy"))
         more, = self.evaluator.check([{"threads": 2}])
         self.assertIn("threads=2 of 1", more.reason)
 
@@ -317,6 +328,20 @@ class Finals(unittest.TestCase):
             stored += found.chosen != self.DEFAULT
         self.assertEqual(stored, 0)
 
+    def test_the_error_of_all_comparisons_of_a_race_adds_up_to_the_promised_one(self):
+        """However many finalists have left, each look takes the same share for each of them."""
+        asked = []
+        machine = PlantedMachine(self.program, {f"x={x}": 1 + x / 10 for x in range(25)},
+                                 self.DEFAULT, 0.05, 0.01, 1)
+        compare = machine.compare
+        machine.compare = lambda pairs, level: asked.append((len(pairs), level)) or compare(
+            pairs, level)
+        final.Final(machine, self.DEFAULT, [{"x": x} for x in range(1, 25)]).race(1e9)
+        over_default = asked[::2]
+        self.assertLess(over_default[0][0], 24)  # halved before the first look
+        for _, level in over_default:
+            self.assertLessEqual((1 - level) * len(final.LOOKS) * 24, final.ERROR * 1.0001)
+
     def test_the_program_compares_as_bench_does(self):
         far, near, open_ = self.program.compare(
             [[[0.10, 0.11, 0.09]] * 5, [[0.001, -0.001, 0.0]] * 5, [[0.2], [-0.2]]])
@@ -357,7 +382,8 @@ class Finals(unittest.TestCase):
         slower = Neighbour("gemm:m=64", Outcome.CORRECT, "", Ratio(1.2, 1.15, 1.25), "cold")
         verdict = Verdict({"x": 1}, Ratio(0.9, 0.89, 0.91), neighbours=[slower])
         self.assertTrue(final.serves_neighbours(verdict.neighbours))  # it is not another size
-        text = command.line_of(command.Done(space, History(space), verdict, 1), "a line")
+        done = SimpleNamespace(space=space, history=History(space), verdict=verdict, run=1)
+        text = command.line_of(done, "a line")
         self.assertIn("with cold caches it is slower than the default: 1.200 times its time", text)
 
 
@@ -365,10 +391,12 @@ class Worth(unittest.TestCase):
     """Which search gets the next evaluations."""
 
     @staticmethod
-    def history(predicted: list[float], measured: list[float], shape: str = "gemm:m=1") -> History:
+    def history(predicted: list[float], measured: list[float], shape: str = "gemm:m=1",
+                error: float | None = None) -> History:
         """x=0 is the default; the first ones of x are measured."""
         space = Space("gemm", "hwy", shape, "fp32", 1, "AVX3", "", (), {"x": 0},
-                      tuple(Candidate({"x": x}, ns) for x, ns in enumerate(predicted)), None)
+                      tuple(Candidate({"x": x}, ns) for x, ns in enumerate(predicted)), None,
+                      prediction_error=error)
         return History(space, [
             Trial(x, {"x": x}, Outcome.CORRECT, "seed", ratio=Ratio(ratio, ratio, ratio),
                   ns=[1e6 * ratio], default_ns=[1e6]) for x, ratio in enumerate(measured)])
@@ -390,6 +418,14 @@ class Worth(unittest.TestCase):
         self.assertGreater(wrong.of(fresh), worth.USUAL_ERROR)
         self.assertLess(worth.gain_of_batch(fresh, right, 9, 0.0),
                         worth.gain_of_batch(fresh, wrong, 9, 0.0))
+
+    def test_what_the_fit_left_is_where_the_error_begins(self):
+        errors = worth.ModelErrors()
+        exact, rough = (self.history([100, 105], [1.0], error=error) for error in (0.02, 0.30))
+        self.assertAlmostEqual(errors.of(exact), 0.02)
+        self.assertAlmostEqual(errors.of(self.history([100], [1.0])), worth.USUAL_ERROR)
+        self.assertLess(worth.gain_of_batch(exact, errors, 9, 0.0), worth.DOUBT)
+        self.assertGreater(worth.gain_of_batch(rough, errors, 9, 0.0), worth.DOUBT)
 
     def test_batches_without_success_promise_less_and_less(self):
         history = self.history([], [1.0])
@@ -457,6 +493,15 @@ class Tune(unittest.TestCase):
         evaluations = [one["evaluations"] for one in told]
         self.assertLessEqual(sum(evaluations), 18)
         self.assertGreaterEqual(min(evaluations), 4)
+
+    def test_resume_reports_what_was_decided_and_searches_the_rest(self):
+        words = self.fake("--strategy", "random", "--budget", "6", "--no-store", "--json")
+        first, = json.loads(self.tune(*words).stdout)["tuned"]
+        done = self.tune(*words, "--shape", "softmax:rows=4,cols=9", "--resume")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        again, other = json.loads(done.stdout)["tuned"]
+        self.assertEqual({**again, "time": ""}, {**first, "time": ""})
+        self.assertEqual((other["run"], other["shape"]), (2, "softmax:rows=4,cols=9"))
 
     def test_the_model_alone_keeps_the_default(self):
         done = self.tune(*self.fake("--strategy", "default", "--budget", "1"))
@@ -553,8 +598,9 @@ class Export(unittest.TestCase):
         self.path = Path(folder.name) / "tuned.json"
         self.machine = {"key": "a cpu", "cpu": "a", "cores": 2}
 
-    def keep(self, shape: str, chosen: dict[str, int]) -> list[dict]:
-        space = Space("gemm", "hwy", shape, "fp32", 2, "AVX3", "", (), {"x": 0}, (), None)
+    def keep(self, shape: str, chosen: dict[str, int], cache: str = "warm") -> list[dict]:
+        space = Space("gemm", "hwy", shape, "fp32", 2, "AVX3", "", (), {"x": 0}, (), None,
+                      {"cache": cache})
         export.keep(self.path, self.machine, space, Verdict(chosen, Ratio(0.9, 0.8, 1)), {})
         return json.loads(self.path.read_text(encoding="utf-8"))["entries"]
 
@@ -564,6 +610,19 @@ class Export(unittest.TestCase):
         self.assertEqual([entry["tuning"] for entry in self.keep("gemm:m=1", {"x": 3})],
                          ["x=2", "x=3"])
         self.assertEqual([entry["tuning"] for entry in self.keep("gemm:m=2", {"x": 0})], ["x=3"])
+
+    def test_each_state_of_the_caches_has_an_entry_and_one_of_before_is_replaced(self):
+        self.keep("gemm:m=1", {"x": 1}, "cold")
+        entries = self.keep("gemm:m=1", {"x": 2}, "warm")
+        self.assertEqual([(one["tuning"], one["cache"]) for one in entries],
+                         [("x=1", "cold"), ("x=2", "warm")])
+        self.assertEqual([one["tuning"] for one in self.keep("gemm:m=1", {"x": 0}, "cold")],
+                         ["x=2"])
+        document = json.loads(self.path.read_text(encoding="utf-8"))
+        del document["entries"][0]["cache"]
+        self.path.write_text(json.dumps(document), encoding="utf-8")
+        self.assertEqual([one["tuning"] for one in self.keep("gemm:m=1", {"x": 4}, "cold")],
+                         ["x=4"])
 
     def test_what_is_no_such_file_is_left_as_it_is(self):
         for text, reason in (("{", "no file of tuned schedules"), ("[]", "no file"),

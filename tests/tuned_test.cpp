@@ -124,6 +124,31 @@ constexpr const char* one_entry =
 
 }  // namespace
 
+TEST_CASE("an entry that was timed with the problem's usual state of the caches comes first") {
+  const std::string cold = "gemm:m=16,n=64,k=64,prepack=1", warm = "gemm:m=17,n=64,k=64,prepack=1";
+  TunedSchedules schedules;
+  schedules.entries = {entry(cold, "block=2"), entry(cold, "block=3"), entry(warm, "block=4")};
+  schedules.entries[1].cold = true;
+  CHECK(found(schedules, cold) == "block=3,other=0");
+  CHECK(found(schedules, warm) == "block=4,other=0");
+  CHECK(found(schedules, "gemm:m=18,n=64,k=64,prepack=1") == "block=4,other=0");
+  schedules.entries.erase(schedules.entries.begin() + 1);
+  CHECK(found(schedules, cold) == "block=2,other=0");
+}
+
+TEST_CASE("the state of the caches is read, and is the usual one where a file does not say it") {
+  const auto cold = [](const std::string& shape, const std::string& field) {
+    std::string text = one_entry;
+    text.replace(text.find("gemm:m=8,n=8,k=8"), 16, shape);
+    text.replace(text.find("\"math\""), 0, field);
+    return parse_tuned(file_with(text, "a"), built_in().kernels()).entries[0].cold;
+  };
+  CHECK(!cold("gemm:m=8,n=8,k=8", ""));
+  CHECK(cold("gemm:m=8,n=8,k=8,prepack=1", ""));
+  CHECK(!cold("gemm:m=8,n=8,k=8,prepack=1", R"("cache":"warm",)"));
+  CHECK(cold("gemm:m=8,n=8,k=8", R"("cache":"cold",)"));
+}
+
 TEST_CASE("the problem's own entry comes before a nearer line of the file, that before the model") {
   TunedSchedules schedules;
   schedules.entries = {entry("gemm:m=64,n=64,k=100", "block=2"),

@@ -48,4 +48,4 @@ def of_answer(answer: dict[str, Any], constraints: Constraints) -> Space:
         device=answer["device"], tunables=tuple(tunables), default=default,
         candidates=tuple(candidates), constraints=constraints,
         problem={**answer["problem"], "cache": answer["cache"]},
-        roof_ns=answer["roof_ns"])
+        roof_ns=answer["roof_ns"], prediction_error=answer["prediction_error"])

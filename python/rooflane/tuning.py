@@ -92,6 +92,8 @@ class Space:
     problem: dict[str, Any] = field(default_factory=dict)  # parameters, tensors, cost
     roof_ns: float | None = None  # the least time that the ceilings allow, where known
     legal: tuple[Configuration, ...] = ()  # all of them, where the space was measured before
+    # The standard error of the logarithm of a ratio of two predictions, where the model was fitted.
+    prediction_error: float | None = None
 
     @property
     def title(self) -> str:

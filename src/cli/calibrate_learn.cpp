@@ -222,14 +222,16 @@ std::string learned_text(const Learned& learned) {
                    {"median before", true},
                    {"after", true},
                    {"95th percentile before", true},
+                   {"after", true},
+                   {"error of ratios before", true},
                    {"after", true}},
                   {}};
   std::string text;
   for (const Gain& gain : learned.gains) {
     for (const ClassRegret& of : gain.classes) {
       table.rows.push_back({of.name, std::to_string(of.problems), percent(of.median_before),
-                            percent(of.median_after), percent(of.p95_before),
-                            percent(of.p95_after)});
+                            percent(of.median_after), percent(of.p95_before), percent(of.p95_after),
+                            percent(100 * of.error_before), percent(100 * of.error_after)});
     }
     text += wrapped(fmt::format("{}: fitted to {} problems; {}", gain.model, gain.seen,
                                 gain_text(gain))) +

@@ -5,6 +5,8 @@
 // "cores":2}; FILE has this machine's tuned schedules. It answers each request with one line,
 // {"ok":true,...} or
 // {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
+//   {"op":"list","shapes":["gemm:m=n=k=64..128*2"],"presets":["gpt2-small"]}
+//        -> what `rooflane list --json` prints of them
 //   {"op":"open","shape":"gemm:m=8,n=8,k=8","variant":"hwy","math":"fp32","threads":2,"isa":"",
 //    "device":0,"timer":"steady","cache":"warm","seed":1}
 //        -> "problem" (problem_json.hpp), "sizes": its parameters that are sizes,
@@ -12,6 +14,7 @@
 //           "default":"mc=96,...", the model's choice, "candidates":[{"tuning","predicted_ns"}],
 //           "isa","device","driver","threads","cache","machine":{...},"traits":{...},"build":{...},
 //           "roof_ns": the least time that the traits allow, null on a device
+//           "prediction_error": of the logarithm of a ratio of predicted_ns; null: not known
 //   {"op":"check","tunings":["mc=96",...]}    -> "legal":[{"tuning":"complete"} or {"reason"}]
 //   {"op":"nearest","tunings":["mc=97",...]}  -> "legal":[{"tuning":"complete"},...]
 //   {"op":"evaluate","tunings":["complete",...],"steps":[{"rounds":3,"within":1.1},...],
@@ -26,7 +29,7 @@
 //        -> "ratios":[{"value","low","high","verdict":"faster|slower|equal|undecided",
 //            "repetitions":F},...]; F times as many would decide, null if none would
 // Values above are the defaults of their fields; if "cache" is missing, operands are cold where a
-// program would read its weights from memory (usual_cache). Ratios of evaluations are the
+// program would read its weights from memory (usually_cold). Ratios of evaluations are the
 // time divided by that of the model's choice. low and high are null if there is only a single
 // round.
 #include <fmt/format.h>
@@ -40,12 +43,14 @@
 #include "bench/evaluator.hpp"
 #include "bench/shapes.hpp"
 #include "cli/build_facts.hpp"
+#include "cli/list.hpp"
 #include "cli/options.hpp"
 #include "cli/reader_watch.hpp"
 #include "cli/verbs.hpp"
 #include "cli/workers.hpp"
 #include "core/json_text.hpp"
 #include "core/machine.hpp"
+#include "core/prediction_error.hpp"
 #include "core/statistics.hpp"
 #include "core/text.hpp"
 #include "core/traits.hpp"
@@ -96,22 +101,6 @@ double roof_ns(const Problem& problem, const Traits& t, int threads) {
   return 1e9 / threads * std::max(cost.flops / rates.fma, cost.bytes / rates.read[level]);
 }
 
-// Whether a program that runs such a problem finds its weights in memory: those that a plan keeps
-// (prepack=1) are as a rule of one layer among many, which evict one another, and up to 16 rows (a
-// language model's tokens) take less time to compute than to read.
-CacheMode usual_cache(const Problem& problem) {
-  constexpr std::int64_t most_rows = 16;
-  const auto& params = problem.kernel().params;
-  const bool has_rows = std::any_of(params.begin(), params.end(), [](const ParamSpec& param) {
-    return std::string_view(param.name) == "m";
-  });
-  const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
-  const bool keeps = std::any_of(tensors.begin(), tensors.end(), [](const TensorSpec& tensor) {
-    return tensor.role == Role::constant;
-  });
-  return keeps && has_rows && problem.size("m") <= most_rows ? CacheMode::cold : CacheMode::warm;
-}
-
 // Answers the requests of one search.
 class Evaluations {
  public:
@@ -121,15 +110,27 @@ class Evaluations {
   ordered_json answer(const json& request) {
     const std::string op = request.at("op");
     if (op == "open") return open(request);
+    if (op == "list") return list(request);
     if (op == "compare") return compare(request);
     if (!is_open_) throw argument_error("open a problem first");
     if (op == "check" || op == "nearest") return legal(request, op == "nearest");
     if (op == "evaluate") return evaluate(request);
     throw argument_error(
-        unknown_name("op", op, {"open", "check", "nearest", "evaluate", "compare"}));
+        unknown_name("op", op, {"list", "open", "check", "nearest", "evaluate", "compare"}));
   }
 
  private:
+  ordered_json list(const json& request) const {
+    const auto words = [&request](const char* name) {
+      return request.value(name, std::vector<std::string>());
+    };
+    const Catalogue& catalogue = *options_.catalogue;
+    ordered_json answer =
+        list_document(catalogue, listed_problems(words("shapes"), words("presets"), catalogue));
+    answer["ok"] = true;
+    return answer;
+  }
+
   ordered_json open(const json& request) {
     is_open_ = false;
     const Catalogue& catalogue = *options_.catalogue;
@@ -158,8 +159,9 @@ class Evaluations {
     if (cache != "" && cache != "warm" && cache != "cold") {
       throw argument_error(unknown_name("cache mode", cache, {"warm", "cold"}));
     }
-    if (cache.empty() && host) c.cache = usual_cache(c.problem);
-    if (cache == "cold") c.cache = CacheMode::cold;
+    if (cache == "cold" || (cache.empty() && host && usually_cold(c.problem))) {
+      c.cache = CacheMode::cold;
+    }
     if (const auto reason = refusal(*entry.variant, c.problem, c.environment())) {
       throw unavailable_error(*reason);
     }
@@ -240,11 +242,16 @@ class Evaluations {
                            {"driver", facts.driver},
                            {"threads", c.threads},
                            {"cache", name_of(c.cache)},
-                           {"roof_ns", nullptr}};
+                           {"roof_ns", nullptr},
+                           {"prediction_error", nullptr}};
     const Machine& m = machine();
     answer["machine"] = {{"key", machine_key(m)}, {"cpu", m.cpu}, {"cores", m.physical_cores}};
     answer["build"] = {
         {"commit", build_commit}, {"dirty", build_dirty}, {"compiler", build_compiler}};
+    if (const auto error = prediction_error(c.problem.kernel().name, c.math, c.threads);
+        error && entry.variant->predicted_seconds != nullptr) {
+      answer["prediction_error"] = *error;
+    }
     if (c.threads > 0) {
       const Traits& t = traits(isa_name(resolve_isa(c.isa)), c.threads);
       answer["traits"] = traits_json(t);

@@ -1,9 +1,10 @@
 // `rooflane list`: lists all kernels and variants, and why some are absent.
+#include "cli/list.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "backends/highway.hpp"
 #include "cli/json_output.hpp"
@@ -117,44 +118,6 @@ nlohmann::ordered_json variant_json(const Listed& item) {
   return object;
 }
 
-// The problems of every --shape and --preset, ranges expanded.
-std::vector<Problem> read_listed(const Arguments& arguments, const Catalogue& catalogue) {
-  std::vector<Problem> problems;
-  for (const std::string& shape : arguments.values("--shape")) {
-    try {
-      for (Problem& problem : parse_shapes(shape, catalogue.kernels())) {
-        problems.push_back(std::move(problem));
-      }
-    } catch (const Error& error) {
-      throw Error(error.kind(), std::string("--shape: ") + error.what());
-    }
-  }
-  for (const std::string& preset : arguments.values("--preset")) {
-    for (BenchProblem& found : problems_of_preset(preset, catalogue.kernels())) {
-      problems.push_back(std::move(found.problem));
-    }
-  }
-  return problems;
-}
-
-nlohmann::ordered_json document(const Catalogue& catalogue, const std::vector<Listed>& all,
-                                const std::vector<Problem>& problems) {
-  auto kernels = nlohmann::ordered_json::array();
-  for (const Kernel* kernel : catalogue.kernels()) {
-    auto variants = nlohmann::ordered_json::array();
-    for (const Listed& item : all) {
-      if (item.kernel == kernel) variants.push_back(variant_json(item));
-    }
-    kernels.push_back({{"name", kernel->name},
-                       {"summary", kernel->summary},
-                       {"parameters", parameters_json(*kernel)},
-                       {"variants", variants}});
-  }
-  auto resolved = nlohmann::ordered_json::array();
-  for (const Problem& problem : problems) resolved.push_back(problem_json(problem));
-  return {{"schema_version", 1}, {"kernels", kernels}, {"problems", resolved}};
-}
-
 void declare_list(Arguments& arguments) {
   arguments.repeatable(
       "--shape", "SHAPE",
@@ -171,20 +134,61 @@ void declare_list(Arguments& arguments) {
 
 int run_list(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   const JsonOutput json(arguments);
-  const std::vector<Problem> problems = read_listed(arguments, catalogue);
+  const std::vector<Problem> problems =
+      listed_problems(arguments.values("--shape"), arguments.values("--preset"), catalogue);
   apply_blas(arguments.values("--blas"), catalogue);
   Complaints complaints;
   add_workers(arguments, {}, settings, catalogue, complaints);
   complaints.raise();
-  const std::vector<Listed> all = everything(catalogue);
   if (!json.replaces_text()) {
-    std::cout << (problems.empty() ? variants_text(all) : problems_text(problems));
+    std::cout << (problems.empty() ? variants_text(everything(catalogue))
+                                   : problems_text(problems));
   }
-  if (json.asked()) json.write(document(catalogue, all, problems));
+  if (json.asked()) json.write(list_document(catalogue, problems));
   return 0;
 }
 
 }  // namespace
+
+std::vector<Problem> listed_problems(const std::vector<std::string>& shapes,
+                                     const std::vector<std::string>& presets,
+                                     const Catalogue& catalogue) {
+  std::vector<Problem> problems;
+  for (const std::string& shape : shapes) {
+    try {
+      for (Problem& problem : parse_shapes(shape, catalogue.kernels())) {
+        problems.push_back(std::move(problem));
+      }
+    } catch (const Error& error) {
+      throw Error(error.kind(), std::string("--shape: ") + error.what());
+    }
+  }
+  for (const std::string& preset : presets) {
+    for (BenchProblem& found : problems_of_preset(preset, catalogue.kernels())) {
+      problems.push_back(std::move(found.problem));
+    }
+  }
+  return problems;
+}
+
+nlohmann::ordered_json list_document(const Catalogue& catalogue,
+                                     const std::vector<Problem>& problems) {
+  const std::vector<Listed> all = everything(catalogue);
+  auto kernels = nlohmann::ordered_json::array();
+  for (const Kernel* kernel : catalogue.kernels()) {
+    auto variants = nlohmann::ordered_json::array();
+    for (const Listed& item : all) {
+      if (item.kernel == kernel) variants.push_back(variant_json(item));
+    }
+    kernels.push_back({{"name", kernel->name},
+                       {"summary", kernel->summary},
+                       {"parameters", parameters_json(*kernel)},
+                       {"variants", variants}});
+  }
+  auto resolved = nlohmann::ordered_json::array();
+  for (const Problem& problem : problems) resolved.push_back(problem_json(problem));
+  return {{"schema_version", 1}, {"kernels", kernels}, {"problems", resolved}};
+}
 
 const Verb list_verb = {"list", "lists all kernels and variants, and why some are absent",
                         declare_list, run_list};

@@ -381,21 +381,22 @@ ordered_json tuned_document() {
                                     {{"value", value("number", "the estimate")},
                                      {"low", value("number", "of its 95 % interval")},
                                      {"high", value("number", "of its 95 % interval")}});
-  const ordered_json entry =
-      object("A tuned schedule.",
-             {{"kernel", value("string", "the operation")},
-              {"variant", value("string", "the implementation")},
-              {"shape", value("string", "the problem, KERNEL:key=value,...")},
-              {"math", value("string", "arithmetic used")},
-              {"threads", threads},
-              {"isa", value("string", "Highway target of hwy, baseline for scalar, else empty")},
-              {"device", value("string", "its name; empty on the CPU")},
-              {"tuning", value("string", "what --tuning takes, key=value,...")}},
-             {{"default", value("string", "the tuning that it was compared with")},
-              {"ratio", ratio},
-              {"exact", value("boolean", "applies only to its own shape; default: false")},
-              {"build", value("string", "git commit of the build that timed it")},
-              {"time", value("string", "when it was timed, ISO 8601, UTC")}});
+  const ordered_json entry = object(
+      "A tuned schedule.",
+      {{"kernel", value("string", "the operation")},
+       {"variant", value("string", "the implementation")},
+       {"shape", value("string", "the problem, KERNEL:key=value,...")},
+       {"math", value("string", "arithmetic used")},
+       {"threads", threads},
+       {"isa", value("string", "Highway target of hwy, baseline for scalar, else empty")},
+       {"device", value("string", "its name; empty on the CPU")},
+       {"tuning", value("string", "what --tuning takes, key=value,...")}},
+      {{"default", value("string", "the tuning that it was compared with")},
+       {"ratio", ratio},
+       {"cache", value("string", "warm or cold: how the operands were found; default: as usual")},
+       {"exact", value("boolean", "applies only to its own shape; default: false")},
+       {"build", value("string", "git commit of the build that timed it")},
+       {"time", value("string", "when it was timed, ISO 8601, UTC")}});
   ordered_json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
                          {"$id", "urn:rooflane:tuned:1"},
                          {"title", "Tuned schedules, as --tuned and ROOFLANE_TUNED read them"}};

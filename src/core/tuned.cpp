@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "error.hpp"
 
@@ -87,6 +88,19 @@ std::optional<double> tuned_distance(const Problem& tuned, const Problem& wanted
   return most;
 }
 
+bool usually_cold(const Problem& problem) {
+  constexpr std::int64_t most_rows = 16;
+  const auto& params = problem.kernel().params;
+  const bool has_rows = std::any_of(params.begin(), params.end(), [](const ParamSpec& param) {
+    return std::string_view(param.name) == "m";
+  });
+  const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
+  const bool keeps = std::any_of(tensors.begin(), tensors.end(), [](const TensorSpec& tensor) {
+    return tensor.role == Role::constant;
+  });
+  return keeps && has_rows && problem.size("m") <= most_rows;
+}
+
 std::optional<TunedChoice> find_tuned(const TunedSchedules& schedules, std::string_view name,
                                       const Variant& variant, const Problem& problem,
                                       const Environment& env) {
@@ -109,9 +123,12 @@ std::optional<TunedChoice> find_tuned(const TunedSchedules& schedules, std::stri
     if (!distance || *distance > (entry->exact ? 0 : most_tuned_distance)) continue;
     choices.push_back({{}, entry, *distance});
   }
-  std::stable_sort(choices.begin(), choices.end(), [](const TunedChoice& x, const TunedChoice& y) {
-    return x.distance < y.distance;
-  });
+  const bool cold = place->threads > 0 && usually_cold(wanted);
+  std::stable_sort(choices.begin(), choices.end(),
+                   [cold](const TunedChoice& x, const TunedChoice& y) {
+                     return std::pair(x.entry->cold != cold, x.distance) <
+                            std::pair(y.entry->cold != cold, y.distance);
+                   });
   for (TunedChoice& choice : choices) {
     const auto tuning = legal_tuning(*choice.entry, variant, problem, env);
     if (!tuning) continue;

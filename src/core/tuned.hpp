@@ -24,6 +24,7 @@ struct TunedEntry {
   std::string kernel, variant, math, isa, device;  // as rows have them
   int threads = 1;                                 // 0: a whole device
   std::string tuning;                              // "path=4,mr=6,..."
+  bool cold = false;                               // its operands were in memory when it was timed
   bool exact = false;                              // serves its own problem only
   std::string time;                                // "2026-01-31T12:00:00Z"; empty: not known
   std::optional<Problem> problem;                  // nothing: a kernel that this build lacks
@@ -66,13 +67,20 @@ std::optional<double> tuned_distance(const Problem& tuned, const Problem& wanted
 // Entries farther away serve nothing: each size is at most doubled or halved.
 inline constexpr double most_tuned_distance = 1;
 
+// Whether a program that runs such a problem on a CPU finds its weights in memory: those that a
+// plan keeps (prepack=1) are as a rule of one layer among many, which evict one another, and up to
+// 16 rows (a language model's tokens) take less time to compute than to read.
+bool usually_cold(const Problem& problem);
+
 struct TunedChoice {
   Tuning tuning;  // complete
   const TunedEntry* entry;
   double distance;  // 0: of the problem itself
 };
-// The nearest entry of the variant `name` in this environment with a tuning that is legal for the
-// problem, the first of equals. Nothing where there is none: the variant chooses then.
+// The entry of the variant `name` in this environment with a tuning that is legal for the problem:
+// one that was timed as a program would usually find the operands, else one of the other state of
+// the caches; of these the nearest; the first of equals. Nothing where there is none: the variant
+// chooses then.
 std::optional<TunedChoice> find_tuned(const TunedSchedules& schedules, std::string_view name,
                                       const Variant& variant, const Problem& problem,
                                       const Environment& env);

@@ -120,6 +120,16 @@ std::string tuning_of(const Fields& fields) {
   return text;
 }
 
+// Files of before had no such field: their problems were timed as a program would find them.
+bool is_cold(const Fields& fields, const TunedEntry& entry) {
+  const std::string cache = fields.text_or_nothing("cache");
+  if (cache.empty()) return entry.threads > 0 && entry.problem && usually_cold(*entry.problem);
+  if (cache != "warm" && cache != "cold") {
+    fields.fail(fmt::format("cache: warm or cold expected, not {}", cache));
+  }
+  return cache == "cold";
+}
+
 TunedEntry entry_of(const json& object, const std::string& where,
                     std::span<const Kernel* const> kernels) {
   const Fields fields(object, where);
@@ -132,6 +142,7 @@ TunedEntry entry_of(const json& object, const std::string& where,
   entry.isa = fields.text("isa");
   entry.device = fields.text("device");
   entry.tuning = tuning_of(fields);
+  entry.cold = is_cold(fields, entry);
   entry.exact = fields.flag("exact");
   entry.time = fields.text_or_nothing("time");
   for (const char* name : {"default", "build"}) fields.text_or_nothing(name);

@@ -1,5 +1,5 @@
-"""What was ever tuned: machines, spaces, runs and every evaluation with its samples.
+"""What was ever tuned: every run and every evaluation with its samples.
 
-store.py holds `Archive`, schema.py its tables; t4.py, kernel_tuner.py and documents.py the formats
-that go in and out, command.py the verb `rooflane archive`.
+store.py holds `Archive`, database.py its tables, records.py the data as JSON; t4.py and
+kernel_tuner.py are formats of others, command.py is the verb `rooflane archive`.
 """

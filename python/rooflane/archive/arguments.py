@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -30,21 +29,10 @@ def nearest(word: str, valid: Iterable[str]) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports an error in one line, with the nearest valid word."""
+    """Reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
         raise ArchiveError(f"archive: {message}")
-
-    def parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """The arguments. Raises ArchiveError."""
-        arguments, unknown = self.parse_known_args(words)
-        if unknown:
-            flags = [flag for action in self._actions for flag in action.option_strings]
-            if unknown[0].startswith("-"):
-                raise ArchiveError(f"unknown flag '{unknown[0]}'"
-                                   + nearest(unknown[0].partition("=")[0], flags))
-            raise ArchiveError(f"archive: '{unknown[0]}' is an unexpected argument")
-        return arguments
 
 
 def at_least(least: float, kind: type) -> Any:
@@ -61,12 +49,19 @@ def at_least(least: float, kind: type) -> Any:
     return number
 
 
-def _parser(verb: str, text: str, select: bool = True) -> Parser:
-    parser = Parser(prog=f"rooflane archive {verb}", description=text, allow_abbrev=False)
-    parser.add_argument("--archive", metavar="URL", help=f"{VALID}; default: "
-                        f"$ROOFLANE_ARCHIVE, else {default_path()}")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    if select:
+def _parser() -> Parser:
+    whole = Parser(prog="rooflane archive", description="shows earlier tuning", allow_abbrev=False,
+                   epilog="`rooflane archive VERB --help` lists the options of a verb.")
+    verbs = whole.add_subparsers(dest="verb", required=True, metavar="VERB")
+    parsers = {}
+    for verb, text in VERBS.items():
+        parser = parsers[verb] = verbs.add_parser(verb, help=text, description=text,
+                                                  allow_abbrev=False)
+        parser.add_argument("--archive", metavar="URL", help=f"{VALID}; default: "
+                            f"$ROOFLANE_ARCHIVE, else {default_path()}")
+        parser.add_argument("--json", action="store_true", help="as JSON")
+        if verb in ("prune", "import"):
+            continue
         parser.add_argument("-k", "--kernel", help="only this kernel")
         parser.add_argument("-v", "--variant", help="only this variant")
         parser.add_argument("--shape", metavar="S", help="only this problem")
@@ -74,51 +69,32 @@ def _parser(verb: str, text: str, select: bool = True) -> Parser:
         parser.add_argument("--strategy", help="only this strategy")
         parser.add_argument("--space", metavar="N", type=at_least(1, int),
                             help="only this space, numbered as in `best`")
-    return parser
-
-
-def parser_of(verb: str) -> Parser:
-    """The arguments of a verb of VERBS."""
-    parser = _parser(verb, VERBS[verb], select=verb not in ("prune", "import"))
-    if verb == "best":
-        parser.add_argument("--top", metavar="N", type=at_least(1, int), default=1,
-                            help="number for each space; default: 1")
-    elif verb == "history":
-        parser.add_argument("run", metavar="RUN", nargs="?", type=at_least(1, int),
-                            help="a run's number, as printed by `list`")
-    elif verb == "statistics":
-        parser.add_argument("--run", metavar="N", type=at_least(1, int), help="only this run")
-    elif verb == "prune":
-        parser.add_argument("--older-than", metavar="DAYS", type=at_least(0, float),
-                            help="those that ended earlier")
-        parser.add_argument("--keep", metavar="N", type=at_least(0, int),
-                            help="all but the best N of each space")
-        parser.add_argument("--failed", action="store_true", help="those that are not correct")
-        parser.add_argument("--dry-run", action="store_true", help="only list, remove nothing")
-    elif verb == "export":
-        parser.add_argument("--format", required=True, metavar="|".join(formats.FORMATS),
-                            help="t4 and kernel-tuner: one space; json: any number")
-        parser.add_argument("--run", metavar="N", type=at_least(1, int), help="only this run")
-        parser.add_argument("file", metavar="FILE", help="the file to write; - is standard output")
-    elif verb == "import":
-        parser.add_argument("--format", metavar="|".join(formats.FORMATS),
-                            help="default: detected from the file")
-        parser.add_argument("file", metavar="FILE", help="written by export, or by another tuner")
-    return parser
+    parsers["best"].add_argument("--top", metavar="N", type=at_least(1, int), default=1,
+                                 help="number for each space; default: 1")
+    parsers["history"].add_argument("run", metavar="RUN", nargs="?", type=at_least(1, int),
+                                    help="a run's number, as printed by `list`")
+    for verb in ("statistics", "export"):
+        parsers[verb].add_argument("--run", metavar="N", type=at_least(1, int),
+                                   help="only this run")
+    prune = parsers["prune"]
+    prune.add_argument("--older-than", metavar="DAYS", type=at_least(0, float),
+                       help="those that ended earlier")
+    prune.add_argument("--keep", metavar="N", type=at_least(0, int),
+                       help="all but the best N of each space")
+    prune.add_argument("--failed", action="store_true", help="those that are not correct")
+    prune.add_argument("--dry-run", action="store_true", help="only list, remove nothing")
+    parsers["export"].add_argument("--format", required=True, choices=formats.FORMATS,
+                                   help="t4 and kernel-tuner: one space; json: any number")
+    parsers["export"].add_argument("file", metavar="FILE",
+                                   help="the file to write; - is standard output")
+    parsers["import"].add_argument("--format", choices=formats.FORMATS,
+                                   help="default: detected from the file")
+    parsers["import"].add_argument("file", metavar="FILE",
+                                   help="written by export, or by another tuner")
+    return whole
 
 
 def arguments_of(words: Sequence[str]) -> argparse.Namespace:
     """The verb as `verb`, and its arguments. Ends the process if help is requested. Raises
     ArchiveError."""
-    verb, *rest = words or [""]
-    if not {"-h", "--help"}.isdisjoint(words):
-        print(parser_of(verb).format_help() if verb in VERBS else
-              f"shows earlier tuning\nUsage: rooflane archive {'|'.join(VERBS)} [--archive URL] "
-              "[--json]\n`rooflane archive VERB --help` lists the options of a verb.\n", end="")
-        sys.exit(0)
-    if verb not in VERBS:
-        what = f"unknown verb 'archive {verb}'" if verb else "archive needs a verb"
-        raise ArchiveError(what + nearest(verb, VERBS))
-    arguments = parser_of(verb).parse(rest)
-    arguments.verb = verb
-    return arguments
+    return _parser().parse_args(words)

@@ -2,7 +2,7 @@
 reads what follows.
 
 Exit status: 0 good, 2 a wrong argument or file, 3 the archive cannot be served here (PostgreSQL
-does not answer, a newer schema). Data goes to standard output, everything else to standard error.
+does not answer, another schema). Data goes to standard output, everything else to standard error.
 """
 from __future__ import annotations
 
@@ -10,29 +10,23 @@ import argparse
 import json
 import os
 import sys
-import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from . import documents, formats, tables
+from rooflane import files
+
+from . import formats, queries, tables
 from .arguments import arguments_of, nearest
 from .place import ArchiveError, default_path
-from .queries import RunLine, Selection
-from .records import RunRecord
+from .queries import Selection, Stored
+from .records import run_record
 from .store import Archive
 
 SCHEMA_VERSION = 1  # of the output of --json
-
-
-def _open(arguments: argparse.Namespace, create: bool = False) -> Archive | None:
-    """The archive; none where nobody named one and the user has none yet."""
-    named = arguments.archive or os.environ.get("ROOFLANE_ARCHIVE")
-    if not named and not create and not default_path().exists():
-        print(f"nothing was tuned yet: no archive '{default_path()}'", file=sys.stderr)
-        return None
-    return Archive(arguments.archive, create)
+SELECTING = ("kernel", "variant", "machine", "strategy", "shape")
 
 
 def _parts(shape: str) -> tuple[str, frozenset[str]]:
@@ -41,169 +35,154 @@ def _parts(shape: str) -> tuple[str, frozenset[str]]:
     return kernel.strip(), frozenset(value.strip() for value in values.split(","))
 
 
-def _selection(archive: Archive, arguments: argparse.Namespace, run: int | None = None
-               ) -> Selection:
-    """What the flags select. Raises ArchiveError on what the archive does not have."""
-    found: dict[str, Any] = {"space": arguments.space, "run": run}
-    for name in ("kernel", "variant", "machine", "strategy", "shape"):
+def _selected(archive: Archive, arguments: argparse.Namespace) -> list[Stored]:
+    """The runs that the flags select. Raises ArchiveError on what the archive does not have."""
+    everything = archive.stored({})
+    selection: Selection = {}
+    for name in SELECTING:
         given = getattr(arguments, name)
-        if given is None:
+        known = sorted({one.line()[name] for one in everything})
+        if given is None or not known:
             continue
-        known = archive.names(name)
         match = next((one for one in known if one == given or
                       name == "shape" and _parts(one) == _parts(given)), None)
-        if match is None and known:
+        if match is None:
             raise ArchiveError(f"--{name}: the archive has nothing of '{given}'"
                                + nearest(given, known))
-        found[name] = match or given
-    selection = Selection(**found)
-    for flag, number in (("--space", arguments.space), ("run", run)):
-        if number is not None and not archive.runs(selection):
-            raise ArchiveError(f"{flag}: the archive has no {flag.lstrip('-')} {number} in "
-                               "this selection")
-    return selection
+        selection[name] = match
+    for flag, name in (("--space", "space"), ("run", "run")):
+        number = getattr(arguments, name, None)
+        selection[name] = number
+        if number is not None and not any(one.is_in(selection) for one in everything):
+            raise ArchiveError(f"{flag}: the archive has no {name} {number} in this selection")
+    return [one for one in everything if one.is_in(selection)]
 
 
-def _json(name: str, value: Any, archive: Archive | None) -> str:
-    """What --json prints."""
-    def plain(one: Any) -> Any:
-        if isinstance(one, datetime):
-            return one.isoformat()
-        if is_dataclass(one) and not isinstance(one, type):
-            return asdict(one)
-        raise TypeError(type(one).__name__)
-
-    document = {"schema_version": SCHEMA_VERSION, "archive": archive.url if archive else None,
-                name: value}
-    return json.dumps(document, indent=2, default=plain) + "\n"
+def _list(found: list[Stored], _: argparse.Namespace) -> tuple[Any, str]:
+    lines = queries.runs(found)
+    return lines, tables.run_table(lines)
 
 
-def _list(arguments: argparse.Namespace) -> str:
-    archive = _open(arguments)
-    lines = archive.runs(_selection(archive, arguments)) if archive else []
-    return _json("runs", lines, archive) if arguments.json else tables.run_table(lines)
+def _best(found: list[Stored], arguments: argparse.Namespace) -> tuple[Any, str]:
+    lines = queries.best(found, arguments.top)
+    return lines, tables.best_table(lines)
 
 
-def _best(arguments: argparse.Namespace) -> str:
-    archive = _open(arguments)
-    lines = archive.best(_selection(archive, arguments), arguments.top) if archive else []
-    if arguments.json:
-        return _json("best", lines, archive)
-    defaults = {line.space: archive.record_of(line.run).space.default
-                for line in lines} if archive else {}
-    return tables.best_table(lines, defaults)
+def _history(found: list[Stored], _: argparse.Namespace) -> tuple[Any, str]:
+    return ([{"run": one.id, **run_record(one.run)} for one in found],
+            "\n".join(f"run {one.id}: {one.run.space.title}, {one.run.strategy}, {one.run.state}\n"
+                      + tables.history_table(one.run) for one in found))
 
 
-def _records(archive: Archive, selection: Selection) -> list[tuple[RunLine, RunRecord]]:
-    return [(line, archive.record_of(line.run)) for line in archive.runs(selection)]
+def _statistics(found: list[Stored], _: argparse.Namespace) -> tuple[Any, str]:
+    told = queries.statistics(found)
+    return told, tables.statistics_text(told)
 
 
-def _history(arguments: argparse.Namespace) -> str:
-    chosen = (arguments.run, arguments.kernel, arguments.variant, arguments.shape, arguments.space,
-              arguments.strategy, arguments.machine)
-    if all(value is None for value in chosen):
-        raise ArchiveError("archive: history needs RUN or --shape S; `archive list` prints them")
-    archive = _open(arguments)
-    runs = _records(archive, _selection(archive, arguments, arguments.run)) if archive else []
-    if arguments.json:
-        return _json("runs", [{"run": line.run, **documents.run_record(run)}
-                              for line, run in runs], archive)
-    return "\n".join(f"run {line.run}: {run.space.title}, {run.strategy}, {run.state}\n"
-                     + tables.history_table(run) for line, run in runs)
+# What shows runs: the name in JSON, and JSON and text of the selected runs.
+Show = Callable[[list[Stored], argparse.Namespace], tuple[Any, str]]
+SHOWN: dict[str, tuple[str, Show]] = {
+    "list": ("runs", _list), "best": ("best", _best), "history": ("runs", _history),
+    "statistics": ("statistics", _statistics)}
 
 
-def _statistics(arguments: argparse.Namespace) -> str:
-    archive = _open(arguments)
-    if archive is None:
-        return _json("statistics", None, archive) if arguments.json else ""
-    found = archive.statistics(_selection(archive, arguments, arguments.run))
-    if arguments.json:
-        return _json("statistics", found, archive)
-    return tables.statistics_text(found)
-
-
-def _prune(arguments: argparse.Namespace) -> str:
-    if arguments.older_than is None and arguments.keep is None and not arguments.failed:
-        raise ArchiveError("archive: prune needs --older-than DAYS, --keep N or --failed")
-    archive = _open(arguments)
-    if archive is None:
-        return _json("pruned", None, archive) if arguments.json else ""
+def _prune(archive: Archive, arguments: argparse.Namespace) -> tuple[Any, str]:
     pruned = archive.prune(arguments.older_than, arguments.keep, arguments.failed,
                            arguments.dry_run)
-    if arguments.json:
-        return _json("pruned", {**asdict(pruned), "dry_run": arguments.dry_run}, archive)
-    return (f"{'would remove' if arguments.dry_run else 'removed'} {pruned.evaluations} "
-            f"evaluations, {pruned.runs} runs with {pruned.exchanges} exchanges, {pruned.spaces} "
-            "spaces\n")
+    return {**pruned, "dry_run": arguments.dry_run}, (
+        f"{'would remove' if arguments.dry_run else 'removed'} {pruned['evaluations']} "
+        f"evaluations, {pruned['runs']} runs with {pruned['exchanges']} exchanges, "
+        f"{pruned['spaces']} spaces\n")
 
 
-def _export(arguments: argparse.Namespace) -> str:
-    if arguments.format not in formats.FORMATS:
-        raise ArchiveError(f"--format '{arguments.format}'"
-                           + nearest(arguments.format, formats.FORMATS))
-    archive = _open(arguments)
-    if archive is None:
-        raise ArchiveError("archive: there is nothing to export")
-    runs = [run for _, run in _records(archive, _selection(archive, arguments, arguments.run))]
+def _export(archive: Archive, arguments: argparse.Namespace) -> tuple[Any, str]:
+    runs = [one.run for one in _selected(archive, arguments)]
     text = formats.write(runs, arguments.format)
     if arguments.file == "-":
-        return text
-    _replace(Path(arguments.file), text)
-    count = sum(len(run.trials) for run in runs)
-    if arguments.json:
-        return _json("exported", {"file": arguments.file, "format": arguments.format,
-                                  "runs": len(runs), "evaluations": count}, archive)
-    print(f"{arguments.file}: {len(runs)} runs, {count} evaluations", file=sys.stderr)
-    return ""
-
-
-def _replace(path: Path, text: str) -> None:
-    """Writes a file that is there only when it is complete. Raises ArchiveError."""
+        arguments.json = False
+        return None, text
+    path = Path(arguments.file)
     try:
         if path.exists() and not path.is_file():  # a pipe, /dev/stdout
             path.write_text(text, encoding="utf-8")
-            return
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent,
-                                         prefix=f".{path.name}.", delete=False) as file:
-            partial = Path(file.name)
-            file.write(text)
-        partial.chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
-        partial.replace(path)
+        else:
+            files.replace(path, text)
     except OSError as error:
         raise ArchiveError(f"'{path}' cannot be written: {error.strerror}") from error
+    count = sum(len(run.trials) for run in runs)
+    if not arguments.json:
+        print(f"{arguments.file}: {len(runs)} runs, {count} evaluations", file=sys.stderr)
+    return {"file": arguments.file, "format": arguments.format, "runs": len(runs),
+            "evaluations": count}, ""
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _import(arguments: argparse.Namespace) -> str:
-    if arguments.format is not None and arguments.format not in formats.FORMATS:
-        raise ArchiveError(f"--format '{arguments.format}'"
-                           + nearest(arguments.format, formats.FORMATS))
-    runs = formats.read(Path(arguments.file), arguments.format)
-    archive = _open(arguments, create=True)
+def _import(archive: Archive, arguments: argparse.Namespace) -> tuple[Any, str]:
     added = [{"run": number, "evaluations": len(run.trials), "new": new}
-             for run in runs for number, new in [archive.add(run)]]
-    if arguments.json:
-        return _json("imported", added, archive)
-    for one in added:
+             for run in arguments.runs for number, new in [archive.add(run)]]
+    for one in [] if arguments.json else added:
         print(f"run {one['run']}: {one['new']} new of {one['evaluations']} evaluations",
               file=sys.stderr)
-    return ""
+    return added, ""
 
 
-RUN = {"list": _list, "best": _best, "history": _history, "statistics": _statistics,
-       "prune": _prune, "export": _export, "import": _import}
+WORK = {"prune": ("pruned", _prune), "export": ("exported", _export),
+        "import": ("imported", _import)}
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """What no parser sees. Raises ArchiveError."""
+    given = vars(arguments)
+    if arguments.verb == "history" and all(given[name] is None
+                                           for name in (*SELECTING, "space", "run")):
+        raise ArchiveError("archive: history needs RUN or --shape S; `archive list` prints them")
+    if arguments.verb == "prune" and not arguments.failed and (
+            arguments.older_than is arguments.keep is None):
+        raise ArchiveError("archive: prune needs --older-than DAYS, --keep N or --failed")
+    if arguments.verb == "import":
+        arguments.runs = formats.read(Path(arguments.file), arguments.format)
+
+
+def _run(arguments: argparse.Namespace) -> str:
+    """What a verb prints. Without an archive that somebody named, and none yet, it is empty."""
+    _check(arguments)
+    verb = arguments.verb
+    archive = None
+    if (arguments.archive or os.environ.get("ROOFLANE_ARCHIVE") or default_path().exists()
+            or verb == "import"):
+        archive = Archive(arguments.archive, create=verb == "import")
+    elif verb == "export":
+        raise ArchiveError("archive: there is nothing to export")
+    else:
+        print(f"nothing was tuned yet: no archive '{default_path()}'", file=sys.stderr)
+    if verb in SHOWN:
+        name, show = SHOWN[verb]
+        value, text = show(_selected(archive, arguments) if archive else [], arguments)
+        if archive is None and verb in ("history", "statistics"):
+            text = ""
+    else:
+        name, work = WORK[verb]
+        value, text = work(archive, arguments) if archive else (None, "")
+    if not arguments.json:
+        return text
+    document = {"schema_version": SCHEMA_VERSION, "archive": archive.url if archive else None,
+                name: value}
+    return json.dumps(document, indent=2, default=_plain) + "\n"
+
+
+def _plain(one: Any) -> Any:
+    """What json does not know."""
+    if isinstance(one, datetime):
+        return one.isoformat()
+    if is_dataclass(one) and not isinstance(one, type):
+        kind = {"kind": one.kind} if hasattr(one, "kind") else {}
+        return {**kind, **asdict(one)}
+    raise TypeError(type(one).__name__)
 
 
 def main(words: list[str]) -> int:
     """Runs a verb; the exit status."""
     try:
-        arguments = arguments_of(words)
-        sys.stdout.write(RUN[arguments.verb](arguments))
+        sys.stdout.write(_run(arguments_of(words)))
         sys.stdout.flush()
         return 0
     except ArchiveError as error:

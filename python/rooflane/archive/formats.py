@@ -1,20 +1,39 @@
-"""The formats by name, and which of them a file is."""
+"""The formats by name, and which of them a file is. Our own is JSON, which holds runs whole; a run
+keeps its `uid`, so that it is the same in every archive."""
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import documents, kernel_tuner, t4
+from . import kernel_tuner, t4
 from .interchange import FormatError
 from .place import ArchiveError
-from .records import RunRecord
+from .records import RunRecord, run_of, run_record
+
+OURS, VERSION = "rooflane-archive", 1
+
+
+def write_json(runs: Sequence[RunRecord]) -> str:
+    """Runs of any spaces, whole."""
+    return json.dumps({"format": OURS, "schema_version": VERSION,
+                       "runs": list(map(run_record, runs))}, indent=1) + "\n"
+
+
+def read_json(text: str, _: str) -> list[RunRecord]:
+    """The inverse."""
+    document = json.loads(text)
+    if document["schema_version"] > VERSION:
+        raise FormatError(f"its schema is {document['schema_version']}; this version knows "
+                          f"{VERSION}")
+    return list(map(run_of, document["runs"]))
+
 
 Write = Callable[[Sequence[RunRecord]], str]
 Read = Callable[[str, str], list[RunRecord]]
 FORMATS: dict[str, tuple[Write, Read]] = {
     "t4": (t4.write, t4.read), "kernel-tuner": (kernel_tuner.write, kernel_tuner.read),
-    "json": (documents.write_json, documents.read_json)}
+    "json": (write_json, read_json)}
 
 
 def guess(text: str) -> str | None:
@@ -27,7 +46,7 @@ def guess(text: str) -> str | None:
         return None
     if not isinstance(document, dict):
         return None
-    if document.get("format") == documents.FORMAT:
+    if document.get("format") == OURS:
         return "json"
     return "t4" if isinstance(document.get("results"), list) else None
 

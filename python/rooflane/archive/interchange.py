@@ -3,28 +3,31 @@ times in milliseconds.
 
 Those formats rank by time, we by the ratio to the default of the same rounds. `time` is therefore
 the ratio times the median of all the default's samples: it ranks as the archive does, whatever the
-machine did between rounds. The samples themselves go out as they were taken.
+machine did between rounds. The samples themselves go out as they were taken; so does, where others
+do not look, the whole run, from which an import takes what the format has no word for.
 """
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from statistics import median, variance
 from typing import Any
 
-from ..tuning import Configuration, Outcome, Ratio, Space, Trial
+from ..tuning import Configuration, Cost, Outcome, Ratio, Space, Trial, text_of
 from .records import (
+    BUILD,
+    MACHINE,
     RunRecord,
     identity_of,
-    machine_fingerprint,
     merged,
     now,
-    space_of,
-    space_record,
+    run_of,
+    run_record,
     tunables_of,
+    whole,
 )
 
 NS_PER_MS = 1e6
@@ -36,41 +39,14 @@ class FormatError(Exception):
 
 
 @dataclass
-class OneSpace:
-    """A space and what was found of each configuration, by all the runs given."""
-    space: Space
-    machine: dict[str, Any]
-    build: dict[str, Any]
-    trials: list[Trial]
-    times: list[datetime]
-    reference_ns: float  # the default's time
-
-    def time_ns(self, trial: Trial) -> float | None:
-        """The time that ranks a correct trial."""
-        return trial.ratio.value * self.reference_ns if trial.correct and trial.ratio else None
-
-
-def one_space(runs: Sequence[RunRecord]) -> OneSpace:
-    """The runs' space with its merged trials. Raises FormatError where they are of several."""
-    spaces = {(machine_fingerprint(run.machine), identity_of(run.space)): run for run in runs}
-    if len(spaces) != 1:
-        titles = "; ".join(f"{run.space.title} on {run.machine['key'] or run.machine['cpu']}"
-                           for run in spaces.values())
-        raise FormatError(f"this format holds one space, not {len(spaces)}"
-                          + (f" ({titles}): --run or --space names one" if titles else ""))
-    timed = [(trial, at) for run in runs for trial, at in zip(run.trials, run.times)]
-    trials = merged(trial for trial, _ in timed)
-    at_of = {id(trial): at for trial, at in timed}
-    latest = runs[-1]
-    samples = [ns for trial, _ in timed for ns in trial.default_ns]
-    return OneSpace(latest.space, latest.machine, latest.build, trials,
-                    [at_of[id(trial)] for trial in trials],
-                    median(samples) if samples else NS_PER_MS)
-
-
-def about(one: OneSpace) -> dict[str, Any]:
-    """What only we read: space, machine, build."""
-    return {"space": space_record(one.space), "machine": one.machine, "build": one.build}
+class Result:
+    """A configuration's result as such a format has it; times in milliseconds, costs in seconds."""
+    configuration: dict[str, Any]
+    outcome: Outcome
+    time: float | None = None  # what ranks it
+    times: list[float] = field(default_factory=list)
+    cost: Cost = field(default_factory=Cost)
+    at: datetime | None = None
 
 
 def to_ms(ns: float) -> float:
@@ -83,13 +59,74 @@ def from_ms(ms: float) -> float:
     return round(float(ms) * NS_PER_MS, 6)
 
 
-def seconds(ms: float | None) -> float:
-    """A cost in milliseconds as seconds."""
-    return round(float(ms or 0) / 1000, 12)
+def exported(runs: Sequence[RunRecord]) -> tuple[RunRecord, list[Result], dict[str, Any]]:
+    """The runs as one, its results, and the whole for an import. Raises FormatError where they are
+    of several spaces."""
+    spaces = {identity_of(run.space, run.machine): run for run in runs}
+    if len(spaces) != 1:
+        titles = "; ".join(f"{run.space.title} on {run.machine['key'] or run.machine['cpu']}"
+                           for run in spaces.values())
+        raise FormatError(f"this format holds one space, not {len(spaces)}"
+                          + (f" ({titles}): --run or --space names one" if titles else ""))
+    timed = [(trial, at) for run in runs for trial, at in zip(run.trials, run.times)]
+    stand = merged(timed)
+    one = replace(runs[-1], trials=[replace(trial, number=number) for number, (trial, _)
+                                    in enumerate(stand)],
+                  times=[at for _, at in stand], exchanges=[], verdict=None)
+    samples = [ns for trial, _ in timed for ns in trial.default_ns]
+    reference = median(samples) if samples else NS_PER_MS
+    return one, [Result(trial.configuration, trial.outcome,
+                        to_ms(trial.ratio.value * reference) if trial.correct else None,
+                        list(map(to_ms, trial.ns)), trial.cost, at) for trial, at in stand], \
+        run_record(one)
 
 
-def whole_numbers(found: dict[str, Any]) -> Configuration:
-    """A configuration of another tuner. Raises FormatError on values that ours cannot have."""
+def imported(text: str, found: Sequence[Result], ours: dict[str, Any], source: str,
+             names: dict[str, Any]) -> RunRecord:
+    """A run with the results that were read; of each configuration the first. In a file that we
+    wrote (`ours`) those that we know are ours. Otherwise the first correct result is the
+    default."""
+    first: dict[str, Result] = {}
+    for one in found:
+        one.configuration = _whole_numbers(one.configuration)
+        first.setdefault(text_of(one.configuration), one)
+    if not first:
+        raise FormatError("it holds no result")
+    results = list(first.values())
+    known, times = {}, {}
+    if ours:
+        run = run_of(ours)
+        for trial, at in zip(run.trials, run.times):
+            known[_as_written(trial.configuration, results[0])] = trial
+            times[trial.number] = at
+        default = _as_written(run.space.default, results[0])
+        base = first.get(default)
+    else:
+        base = next((one for one in results if one.outcome is Outcome.CORRECT and one.time), None)
+        default = text_of((base or results[0]).configuration)
+        space = Space(**names, math="fp32", isa="", default=first[default].configuration,
+                      candidates=(), constraints=None,
+                      tunables=tunables_of(one.configuration for one in results))
+        machine = {"key": space.device, "device": space.device}
+        run = RunRecord("", space, whole(machine, MACHINE, "machine"), whole({}, BUILD, "build"),
+                        "import", {}, now(), now(), "finished")
+    trials = []
+    for name, one in sorted(first.items(), key=lambda item: item[0] != default):
+        trial = known.get(name) or _trial(one, base)
+        trials.append((replace(trial, number=len(trials)),
+                       one.at or times.get(trial.number) or now()))
+    return replace(run, uid=hashlib.sha256(text.encode()).hexdigest(), strategy="import",
+                   settings={"source": source}, started=min(at for _, at in trials),
+                   finished=max(at for _, at in trials), state="finished",
+                   trials=[trial for trial, _ in trials], times=[at for _, at in trials])
+
+
+def _as_written(configuration: Configuration, like: Result) -> str:
+    """With a zero for each tunable that it does not read, where the format requires all of them."""
+    return text_of({name: configuration.get(name, 0) for name in like.configuration})
+
+
+def _whole_numbers(found: dict[str, Any]) -> Configuration:
     configuration = {}
     for name, value in found.items():
         if isinstance(value, str) or not float(value).is_integer():
@@ -98,61 +135,17 @@ def whole_numbers(found: dict[str, Any]) -> Configuration:
     return configuration
 
 
-def ratio_between(ns: Sequence[float], default_ns: Sequence[float], value: float) -> Ratio:
-    """A ratio of times that were not taken in the same rounds: the interval is that of two
+def _trial(one: Result, base: Result | None) -> Trial:
+    """A result of another tuner. Its ratio is not of the same rounds: the interval is that of two
     independent means; without samples it has no width."""
-    if min(len(ns), len(default_ns)) < 2 or min(*ns, *default_ns) <= 0:
-        return Ratio(value, value, value)
-    spread = sum(variance(samples) / len(samples) / (sum(samples) / len(samples)) ** 2
-                 for samples in (ns, default_ns))
-    factor = math.exp(Z95 * math.sqrt(spread))
-    return Ratio(value, value / factor, value * factor)
-
-
-@dataclass
-class Found:
-    """A result as it was read. time_ns: what ranks it; a trial of ours has its ratio already."""
-    trial: Trial
-    at: datetime | None
-    time_ns: float | None
-
-
-def imported(text: str, found: Sequence[Found], ours: dict[str, Any], source: str,
-             names: dict[str, Any]) -> RunRecord:
-    """A run with the trials that were read. Without a default (`ours` marks it in files that we
-    wrote) the first correct result takes its place, and ratios are over that one."""
-    if not found:
-        raise FormatError("it holds no result")
-    trials = [one.trial for one in found]
-    if ours:
-        space = space_of(ours["space"])
-    else:
-        _rate(found)
-        trials = [one.trial for one in found]
-        default = next((trial.configuration for trial in trials if trial.correct),
-                       trials[0].configuration)
-        space = Space(**names, math="fp32", isa="", default=default, candidates=(),
-                      tunables=tunables_of(trial.configuration for trial in trials),
-                      constraints=None)
-    first = [place for place, trial in enumerate(trials) if trial.configuration == space.default]
-    order = first[:1] + [place for place in range(len(trials)) if place not in first[:1]]
-    times = [found[place].at or now() for place in order]
-    machine = ours.get("machine") or {"key": space.device, "device": space.device}
-    return RunRecord(
-        hashlib.sha256(text.encode()).hexdigest(), space, machine, ours.get("build") or {},
-        "import", {"source": source}, min(times), max(times), "finished",
-        trials=[replace(trials[place], number=number) for number, place in enumerate(order)],
-        times=times)
-
-
-def _rate(found: Sequence[Found]) -> None:
-    """Ratios over the first correct result."""
-    timed = [one for one in found if one.trial.outcome is Outcome.CORRECT and one.time_ns]
-    if not timed:
-        return
-    default = timed[0]
-    for one in timed:
-        value = one.time_ns / default.time_ns
-        ratio = (Ratio(1, 1, 1) if one is default
-                 else ratio_between(one.trial.ns, default.trial.ns, value))
-        one.trial = replace(one.trial, ratio=ratio)
+    trial = Trial(0, one.configuration, one.outcome, "import", cost=one.cost,
+                  ns=list(map(from_ms, one.times)))
+    if one.outcome is not Outcome.CORRECT or not one.time or base is None:
+        return trial
+    value, factor = one.time / base.time, 1.0
+    if one is not base and min(len(one.times), len(base.times)) > 1 and min(
+            *one.times, *base.times) > 0:
+        spread = sum(variance(samples) / len(samples) / (sum(samples) / len(samples)) ** 2
+                     for samples in (one.times, base.times))
+        factor = math.exp(Z95 * math.sqrt(spread))
+    return replace(trial, ratio=Ratio(value, value / factor, value * factor))

@@ -1,16 +1,14 @@
-"""The tuner's data as plain dictionaries and back, and what a run is outside a database.
-
-`RunRecord` is what goes from one archive or format to another; store.py keeps it in tables.
-"""
+"""The tuner's data as plain dictionaries and back, and what a run is outside a database:
+`RunRecord` goes from one archive or format to another."""
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 from ..tuning import (
     Candidate,
@@ -28,16 +26,11 @@ from ..tuning import (
     text_of,
 )
 
+One = TypeVar("One")
 MACHINE = {"key": "", "cpu": "", "cores": 0, "isa": "", "caches": [], "device": "", "driver": "",
            "traits": {}}
 BUILD = {"commit": "", "dirty": False, "compiler": ""}
 STATES = ("running", "finished", "undecided", "interrupted", "failed")
-
-
-def fingerprint_of(value: Any) -> str:
-    """The same for equal JSON values, whatever the order of their keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def whole(given: dict[str, Any], parts: dict[str, Any], what: str) -> dict[str, Any]:
@@ -48,18 +41,16 @@ def whole(given: dict[str, Any], parts: dict[str, Any], what: str) -> dict[str, 
             for name, missing in parts.items()}
 
 
-def machine_fingerprint(machine: dict[str, Any]) -> str:
-    """The fingerprint of the facts that decide speed: traits are measured and differ from time to
-    time."""
-    return fingerprint_of({name: value for name, value in whole(machine, MACHINE, "machine").items()
-                           if name != "traits"})
-
-
-def identity_of(space: Space) -> str:
-    """Which space it is on its machine: trials of equal ones may be compared."""
-    return fingerprint_of([space.kernel, space.variant, space.shape, space.math, space.threads,
-                           space.isa, space.device, [tunable.name for tunable in space.tunables],
-                           text_of(space.default), *["cold"] * (space.cache == "cold")])
+def identity_of(space: Space, machine: dict[str, Any]) -> str:
+    """Which space it is on which machine: trials of equal ones may be compared. Another default or
+    another set of tunables is another space. Measured traits, which differ from time to time, are
+    no part of a machine."""
+    facts = {name: value for name, value in whole(machine, MACHINE, "machine").items()
+             if name != "traits"}
+    parts = [facts, space.kernel, space.variant, space.shape, space.math, space.threads, space.isa,
+             space.device, [tunable.name for tunable in space.tunables], text_of(space.default),
+             space.cache]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass
@@ -80,6 +71,29 @@ class RunRecord:
     exchanges: list[Exchange] = field(default_factory=list)
 
 
+def run_record(run: RunRecord) -> dict[str, Any]:
+    """A run as JSON."""
+    return {"uid": run.uid, "strategy": run.strategy, "settings": run.settings,
+            "started": run.started.isoformat(),
+            "finished": run.finished.isoformat() if run.finished else None, "state": run.state,
+            "machine": run.machine, "build": run.build, "space": space_record(run.space),
+            "verdict": verdict_record(run.verdict) if run.verdict else None,
+            "evaluations": [trial_record(trial, at) for trial, at in zip(run.trials, run.times)],
+            "exchanges": [asdict(exchange) for exchange in run.exchanges]}
+
+
+def run_of(record: dict[str, Any]) -> RunRecord:
+    """The inverse."""
+    return RunRecord(
+        record["uid"], space_of(record["space"]), record["machine"], record["build"],
+        record["strategy"], record["settings"], instant_of(record["started"]),
+        instant_of(record["finished"]) if record["finished"] else None, record["state"],
+        verdict_of(record["verdict"]) if record["verdict"] else None,
+        [trial_of(one) for one in record["evaluations"]],
+        [instant_of(one["time"]) for one in record["evaluations"]],
+        [Exchange(**one) for one in record["exchanges"]])
+
+
 def now() -> datetime:
     """In UTC."""
     return datetime.now(timezone.utc)
@@ -93,8 +107,8 @@ def instant_of(text: str) -> datetime:
 
 
 def number_of(value: float | None) -> float | None:
-    """An error as both databases and JSON hold it: no number is beyond every bound, as infinity
-    is, and infinity is the largest number."""
+    """An error as JSON holds it: no number is beyond every bound, as infinity is, and infinity is
+    the largest number."""
     if value is None or math.isfinite(value):
         return value
     return -1.7976931348623157e308 if value < 0 else 1.7976931348623157e308
@@ -113,11 +127,9 @@ def space_record(space: Space) -> dict[str, Any]:
 
 def space_of(record: dict[str, Any]) -> Space:
     """The inverse; such a space cannot be searched."""
-    tunables = tuple(Tunable(one["name"], one["meaning"], one["least"], one["most"],
-                             tuple(one["values"]), one.get("selects", False))
+    tunables = tuple(Tunable(**{**one, "values": tuple(one["values"])})
                      for one in record["tunables"])
-    candidates = tuple(Candidate(dict(one["configuration"]), one.get("predicted_ns"))
-                       for one in record.get("candidates", []))
+    candidates = tuple(Candidate(**one) for one in record.get("candidates", []))
     return Space(record["kernel"], record["variant"], record["shape"], record["math"],
                  record["threads"], record["isa"], record["device"], tunables,
                  dict(record["default"]), candidates, None, dict(record.get("problem", {})),
@@ -126,61 +138,52 @@ def space_of(record: dict[str, Any]) -> Space:
 
 def ratio_of(record: dict[str, float] | None) -> Ratio | None:
     """A ratio out of JSON."""
-    return Ratio(record["value"], record["low"], record["high"]) if record else None
+    return Ratio(**record) if record else None
 
 
 def verdict_record(verdict: Verdict) -> dict[str, Any]:
     """A verdict as JSON; `kind` is told besides."""
-    record = asdict(verdict)
-    for neighbour in record["neighbours"]:
-        neighbour["outcome"] = Outcome(neighbour["outcome"]).value
-    return {"kind": verdict.kind, **record}
+    return {"kind": verdict.kind, **asdict(verdict)}
 
 
 def verdict_of(record: dict[str, Any]) -> Verdict:
     """The inverse."""
-    ties = [Finalist(dict(one["configuration"]), Ratio(**one["ratio"]), one["workspace_bytes"],
-                     one.get("verdict", "equal")) for one in record["tie_set"]]
-    neighbours = [Neighbour(one["shape"], Outcome(one["outcome"]), one["reason"],
-                            ratio_of(one["ratio"]), one.get("cache", ""))
-                  for one in record["neighbours"]]
-    return Verdict(dict(record["chosen"]), Ratio(**record["ratio"]), ties, neighbours,
-                   record["exact"], record.get("seconds_more", 0))
+    return Verdict(
+        record["chosen"], Ratio(**record["ratio"]),
+        [Finalist(**{**one, "ratio": ratio_of(one["ratio"])}) for one in record["tie_set"]],
+        [Neighbour(**{**one, "outcome": Outcome(one["outcome"]), "ratio": ratio_of(one["ratio"])})
+         for one in record["neighbours"]], record["exact"], record.get("seconds_more", 0))
 
 
-def trial_record(trial: Trial, time: datetime | None = None) -> dict[str, Any]:
+def trial_record(trial: Trial, time: datetime) -> dict[str, Any]:
     """A trial as JSON."""
-    record = {**asdict(trial), "outcome": trial.outcome.value, "error": number_of(trial.error)}
-    return {**record, "time": time.isoformat()} if time else record
+    return {**asdict(trial), "error": number_of(trial.error), "time": time.isoformat()}
 
 
 def trial_of(record: dict[str, Any]) -> Trial:
     """The inverse."""
     return Trial(**{**{name: value for name, value in record.items() if name != "time"},
-                    "configuration": dict(record["configuration"]),
                     "outcome": Outcome(record["outcome"]), "ratio": ratio_of(record["ratio"]),
                     "cost": Cost(**record["cost"])})
 
 
-def standing(evaluations: Sequence[Any]) -> Any:
+def standing(evaluations: Sequence[One], trial: Callable[[One], Trial]) -> One:
     """Which of several evaluations of one configuration, the oldest first, stands for it: a wrong
     result outweighs all that were right; else the correct one with most samples, the latest of
-    equals; else the latest. Each has outcome, ratio and samples."""
-    wrong = [one for one in evaluations if one.outcome is Outcome.INCORRECT]
-    if wrong:
-        return wrong[-1]
-    correct = [one for one in evaluations if one.outcome is Outcome.CORRECT and one.ratio]
-    if correct:
-        return max(reversed(correct), key=lambda one: one.samples)
-    return evaluations[-1]
+    equals; else the latest."""
+    wrong = [one for one in evaluations if trial(one).outcome is Outcome.INCORRECT]
+    correct = [one for one in evaluations if trial(one).correct]
+    if correct and not wrong:
+        return max(reversed(correct), key=lambda one: trial(one).samples)
+    return (wrong or evaluations)[-1]
 
 
-def merged(trials: Iterable[Trial]) -> list[Trial]:
+def merged(trials: Iterable[tuple[Trial, datetime]]) -> list[tuple[Trial, datetime]]:
     """One trial for each configuration, in the order in which they were first tried."""
-    groups: dict[str, list[Trial]] = {}
-    for trial in trials:
-        groups.setdefault(text_of(trial.configuration), []).append(trial)
-    return [standing(group) for group in groups.values()]
+    groups: dict[str, list[tuple[Trial, datetime]]] = {}
+    for one in trials:
+        groups.setdefault(text_of(one[0].configuration), []).append(one)
+    return [standing(group, lambda one: one[0]) for group in groups.values()]
 
 
 def tunables_of(configurations: Iterable[Configuration]) -> tuple[Tunable, ...]:

@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import select, update
+from sqlalchemy import Connection, Table, delete, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.orm import Session
 
 from ..tuning import Exchange, Space, Trial, Verdict
-from . import database, pruning, queries, records, rows
+from . import database, queries, records
+from .database import EVALUATIONS, EXCHANGES, RUNS
+from .place import ArchiveError
+from .queries import Selection, Stored
 from .records import STATES, RunRecord
-from .schema import EvaluationRow, ExchangeRow, MachineRow, RunRow, SpaceRow, clean
 
 Result = TypeVar("Result")
 ATTEMPTS = 4  # at a transaction, while a server starts again or a deadlock is resolved
 GOES_ON = ("running", "interrupted", "undecided")
-NOT_COMPARED = {"budget", "max_time"}  # a run that goes on may be given more of them
 
 
 class Archive:
@@ -32,7 +34,6 @@ class Archive:
     def __init__(self, url: str | None = None, create: bool = True):
         self._address = database.address_of(url)
         self._engine = database.connect(self._address, create)
-        self._writer = self._engine.execution_options(writes=True)
 
     @property
     def url(self) -> str:
@@ -44,123 +45,159 @@ class Archive:
     def begin_run(self, space: Space, machine: dict[str, Any], build: dict[str, Any],
                   strategy: str, settings: dict[str, Any]) -> int:
         """A new run. machine: key, cpu, cores, isa, caches, device, driver, traits; build: commit,
-        dirty, compiler; each may be missing. `seed` and `budget` are looked for in the settings."""
-        return self._begin(RunRecord(uuid.uuid4().hex, space, machine, build, strategy, settings,
-                                     records.now(), None, "running"))
+        dirty, compiler; each may be missing."""
+        return self.add(RunRecord(
+            uuid.uuid4().hex, space, records.whole(machine, records.MACHINE, "machine"),
+            records.whole(build, records.BUILD, "build"), strategy, settings, records.now(), None,
+            "running"))[0]
 
     def record(self, run: int, trial: Trial, at: datetime | None = None) -> bool:
         """Keeps a trial. False: there is one of this number in the run, which stays."""
-        return self._write(lambda session: rows.record(session, run, trial, at or records.now()))
+        def keep(connection: Connection) -> bool:
+            _run_of(connection, run)
+            return _keep_trial(connection, run, trial, at or records.now())
+
+        return self._write(keep)
 
     def record_exchange(self, run: int, exchange: Exchange) -> bool:
         """Keeps an exchange, without keys, in place of an earlier record of it. False: there was
         one of this number."""
-        def keep(session: Session) -> bool:
-            known = session.scalars(select(ExchangeRow).where(
-                ExchangeRow.run_id == run, ExchangeRow.number == exchange.number)).first()
-            if known is None:
-                return rows.insert(session, ExchangeRow, run_id=run, **vars(exchange))
-            for name, value in vars(exchange).items():
-                setattr(known, name, value)
-            return False
+        def keep(connection: Connection) -> bool:
+            record = asdict(exchange)
+            is_new = _insert(connection, EXCHANGES, run=run, number=exchange.number, record=record)
+            if not is_new:
+                connection.execute(update(EXCHANGES).where(
+                    EXCHANGES.c.run == run, EXCHANGES.c.number == exchange.number)
+                    .values(record=record))
+            return is_new
 
         return self._write(keep)
 
     def finish_run(self, run: int, verdict: Verdict | None, state: str = "finished") -> None:
         """Ends a run: finished, failed, or undecided or interrupted, which may go on."""
-        self._set_state(run, state, records.now(),
-                        records.verdict_record(verdict) if verdict else None)
+        self._change(run, state, finished=records.now(), verdict=verdict)
 
     def resume_run(self, run: int) -> None:
-        """A run that was interrupted or undecided goes on."""
-        self._set_state(run, "running", None, None)
+        """A run that was interrupted or undecided goes on; a finished one stays as it is."""
+        self._change(run, "running", finished=None, verdict=None)
+
+    def _change(self, run: int, state: str, **more: Any) -> None:
+        if state not in STATES:
+            raise ValueError(f"state '{state}'; valid: {', '.join(STATES)}")
+
+        def change(connection: Connection) -> None:
+            known = _run_of(connection, run)
+            if state == "running" and known.state not in GOES_ON:
+                return
+            changed = replace(records.run_of(known.record), state=state, **more)
+            connection.execute(update(RUNS).where(RUNS.c.id == run).values(
+                state=state, record=records.run_record(changed)))
+
+        self._write(change)
 
     def add(self, run: RunRecord) -> tuple[int, int]:
-        """Keeps a run out of another archive or a format: its number here and how many of its
-        trials are new."""
-        number = self._begin(run)
+        """Keeps a run, perhaps out of another archive or a format: its number here and how many of
+        its trials are new. One that was kept before it ended gets its end."""
+        if run.state not in STATES:
+            raise ValueError(f"state '{run.state}'; valid: {', '.join(STATES)}")
 
-        def fill(session: Session) -> int:
-            if run.state not in GOES_ON:  # it may have ended since it was imported first
-                session.execute(update(RunRow).where(RunRow.id == number,
-                                                     RunRow.state.in_(GOES_ON)).values(
-                    state=run.state, finished=run.finished,
-                    verdict=records.verdict_record(run.verdict) if run.verdict else None))
+        def fill(connection: Connection) -> tuple[int, int]:
+            record = records.run_record(replace(run, trials=[], times=[], exchanges=[]))
+            _insert(connection, RUNS, uid=run.uid, identity=records.identity_of(
+                run.space, run.machine), state=run.state, record=record)
+            number, state = connection.execute(
+                select(RUNS.c.id, RUNS.c.state).where(RUNS.c.uid == run.uid)).one()
+            if state in GOES_ON and run.state not in GOES_ON:
+                connection.execute(update(RUNS).where(RUNS.c.id == number).values(
+                    state=run.state, record=record))
             for exchange in run.exchanges:
-                rows.insert(session, ExchangeRow, run_id=number, **vars(exchange))
-            return sum(rows.record(session, number, trial, at)
-                       for trial, at in zip(run.trials, run.times))
+                _insert(connection, EXCHANGES, run=number, number=exchange.number,
+                        record=asdict(exchange))
+            return number, sum(_keep_trial(connection, number, trial, at)
+                               for trial, at in zip(run.trials, run.times))
 
-        return number, self._write(fill)
+        return self._write(fill)
 
     def prune(self, older_than: float | None = None, keep: int | None = None,
-              failed_only: bool = False, dry_run: bool = False) -> pruning.Pruned:
+              failed_only: bool = False, dry_run: bool = False) -> dict[str, int]:
         """Removes evaluations: those older than so many days, all but the best so many of each
         space, those that are not correct; what is given must hold together. Runs without
-        evaluations go with them; a run that goes on is left alone."""
-        wanted = pruning.Wanted(older_than, keep, failed_only)
-        if dry_run:
-            return self._read(lambda session: pruning.plan(session, wanted)[1])
-        pruned = self._write(lambda session: pruning.prune(session, wanted))
-        if pruned.evaluations and self._engine.dialect.name == "sqlite":
-            pruning.shrink(self._engine)
+        evaluations go with them; a run that goes on is left alone. How many evaluations, runs,
+        exchanges and spaces went, or would."""
+        def work(connection: Connection) -> dict[str, int]:
+            found = _stored(connection, {})
+            leaving = queries.leaving(found, older_than, keep, failed_only)
+            gone = [one for one in found if one.run.trials
+                    and len(leaving[one.id]) == len(one.run.trials)]
+            kept = {one.space for one in found if one not in gone}
+            if not dry_run:
+                for run, numbers in leaving.items():
+                    connection.execute(delete(EVALUATIONS).where(
+                        EVALUATIONS.c.run == run, EVALUATIONS.c.number.in_(numbers)))
+                connection.execute(delete(RUNS).where(RUNS.c.id.in_([one.id for one in gone])))
+            return {"evaluations": sum(map(len, leaving.values())), "runs": len(gone),
+                    "exchanges": sum(len(one.run.exchanges) for one in gone),
+                    "spaces": len({one.space for one in gone} - kept)}
+
+        pruned = self._write(work)
+        if pruned["evaluations"] and not dry_run and self._engine.dialect.name == "sqlite":
+            self._shrink()
         return pruned
+
+    def _shrink(self) -> None:
+        """Gives the file's free pages back, unless somebody writes just now."""
+        with self._engine.connect() as connection:
+            raw = connection.connection.dbapi_connection
+            connection.rollback()
+            try:
+                raw.execute("PRAGMA busy_timeout=1000")
+                raw.execute("VACUUM")
+            except raw.OperationalError:
+                pass  # the space is used by what comes next
 
     # --- reading -----------------------------------------------------------------------------
 
     def trials(self, run: int) -> list[Trial]:
         """The trials of a run by number."""
-        return self._read(lambda session: rows.trials(session, EvaluationRow.run_id == run))
+        return self._read(lambda connection: [
+            records.trial_of(record) for record in _records(connection, EVALUATIONS, [run])[run]])
 
     def exchanges(self, run: int) -> list[Exchange]:
         """The exchanges of a run by number."""
-        return self._read(lambda session: [
-            Exchange(**{name: getattr(row, name) for name in Exchange.__dataclass_fields__})
-            for row in session.scalars(select(ExchangeRow).where(ExchangeRow.run_id == run)
-                                       .order_by(ExchangeRow.number))])
+        return self._read(lambda connection: [
+            Exchange(**record) for record in _records(connection, EXCHANGES, [run])[run]])
 
-    def unfinished(self, space: Space, machine: dict[str, Any], strategy: str,
-                   settings: dict[str, Any]) -> int | None:
-        """The latest run of this search that never ended, for `--resume`. The settings `budget` and
-        `max_time` may differ."""
-        def same(other: dict[str, Any]) -> bool:
-            ours, theirs = ({name: value for name, value in one.items()
-                             if name not in NOT_COMPARED} for one in (clean(settings), other))
-            return ours == theirs
+    def resumable(self, space: Space, machine: dict[str, Any], strategy: str,
+                  settings: dict[str, Any]) -> int | None:
+        """The latest run of this search that `--resume` goes on with, or that has finished already.
+        `max_time` may differ, and `budget` unless it has finished."""
+        identity = records.identity_of(space, records.whole(machine, records.MACHINE, "machine"))
 
-        def find(session: Session) -> int | None:
-            found = session.execute(
-                rows.of_space(select(RunRow.id, RunRow.settings, RunRow.strategy), space, machine)
-                .where(RunRow.state.in_(GOES_ON)).order_by(RunRow.id.desc()))
-            return next((row.id for row in found
-                         if row.strategy == strategy and same(row.settings)), None)
+        def same(row: Any) -> bool:
+            free = {"max_time"} if row.state == "finished" else {"max_time", "budget"}
+            ours, theirs = ({name: value for name, value in one.items() if name not in free}
+                            for one in (database.clean(settings), row.record["settings"]))
+            return row.record["strategy"] == strategy and ours == theirs
+
+        def find(connection: Connection) -> int | None:
+            found = connection.execute(
+                select(RUNS).where(RUNS.c.identity == identity,
+                                   RUNS.c.state.in_((*GOES_ON, "finished")))
+                .order_by(RUNS.c.id.desc()))
+            return next((row.id for row in found if same(row)), None)
 
         return self._read(find)
 
     def record_of(self, run: int) -> RunRecord:
         """A run with everything. Raises ArchiveError where there is none."""
-        return self._read(lambda session: rows.record_of(session, run))
+        found = self.stored({"run": run})
+        if not found:
+            raise ArchiveError(f"the archive has no run {run}")
+        return found[0].run
 
-    def best(self, selection: queries.Selection | None = None, top: int = 1
-             ) -> list[queries.Best]:
-        """The fastest correct configurations of each space, and what its latest run chose."""
-        return self._read(lambda session: queries.best(
-            session, selection or queries.Selection(), top))
-
-    def runs(self, selection: queries.Selection | None = None) -> list[queries.RunLine]:
-        """Runs in the order they began."""
-        return self._read(lambda session: queries.runs(session, selection or queries.Selection()))
-
-    def statistics(self, selection: queries.Selection | None = None) -> dict[str, Any]:
-        """Attempts, success rate, outcomes, strategies, speed-ups."""
-        return self._read(lambda session: queries.statistics(
-            session, selection or queries.Selection()))
-
-    def names(self, column: str) -> list[str]:
-        """The kernels, variants, shapes, machines or strategies that occur."""
-        columns = {"machine": MachineRow.key, "strategy": RunRow.strategy}
-        return self._read(lambda session: sorted(set(session.scalars(
-            select(columns.get(column) or getattr(SpaceRow, column))))))
+    def stored(self, selection: Selection) -> list[Stored]:
+        """The selected runs with everything, in the order they began."""
+        return self._read(lambda connection: _stored(connection, selection))
 
     def close(self) -> None:
         """Ends the connection; the archive may be used again."""
@@ -168,31 +205,68 @@ class Archive:
 
     # --- transactions ------------------------------------------------------------------------
 
-    def _read(self, work: Callable[[Session], Result]) -> Result:
-        with database.one_line(self._address), Session(self._engine) as session:
-            return work(session)
+    def _read(self, work: Callable[[Connection], Result]) -> Result:
+        with database.one_line(self._address), self._engine.connect() as connection:
+            return work(connection)
 
-    def _write(self, work: Callable[[Session], Result]) -> Result:
+    def _write(self, work: Callable[[Connection], Result]) -> Result:
         """One transaction; again when the database went away or asks for it."""
+        writer = self._engine.execution_options(writes=True)
         with database.one_line(self._address):
             for attempt in range(ATTEMPTS):
                 try:
-                    with Session(self._writer) as session, session.begin():
-                        return work(session)
+                    with writer.begin() as connection:
+                        return work(connection)
                 except OperationalError:
                     if attempt + 1 == ATTEMPTS:
                         raise
                     time.sleep(0.25 * 4 ** attempt)
         raise AssertionError("a transaction returns or raises")
 
-    def _begin(self, run: RunRecord) -> int:
-        if run.state not in STATES:
-            raise ValueError(f"state '{run.state}'; valid: {', '.join(STATES)}")
-        return self._write(lambda session: rows.begin(session, run))
 
-    def _set_state(self, run: int, state: str, finished: datetime | None,
-                   verdict: dict[str, Any] | None) -> None:
-        if state not in STATES:
-            raise ValueError(f"state '{state}'; valid: {', '.join(STATES)}")
-        self._write(lambda session: session.execute(update(RunRow).where(RunRow.id == run).values(
-            state=state, finished=finished, verdict=verdict)))
+def _insert(connection: Connection, table: Table, /, **values: Any) -> bool:
+    """Whether the row is new; an existing one with the same key stays."""
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(table).values(**values).on_conflict_do_nothing()
+    return connection.execute(statement.returning(*table.primary_key)).first() is not None
+
+
+def _keep_trial(connection: Connection, run: int, trial: Trial, at: datetime) -> bool:
+    return _insert(connection, EVALUATIONS, run=run, number=trial.number,
+                   record=records.trial_record(trial, at))
+
+
+def _run_of(connection: Connection, run: int) -> Any:
+    found = connection.execute(select(RUNS).where(RUNS.c.id == run)).first()
+    if found is None:
+        raise ArchiveError(f"the archive has no run {run}")
+    return found
+
+
+def _records(connection: Connection, table: Table, runs: Iterable[int]
+             ) -> dict[int, list[dict[str, Any]]]:
+    """What belongs to runs, by run and number."""
+    found: dict[int, list[dict[str, Any]]] = {run: [] for run in runs}
+    statement = select(table).where(table.c.run.in_(found)) if len(found) == 1 else select(table)
+    for row in connection.execute(statement.order_by(table.c.run, table.c.number)):
+        if row.run in found:
+            found[row.run].append(row.record)
+    return found
+
+
+def _stored(connection: Connection, selection: Selection) -> list[Stored]:
+    first: dict[str, int] = {}  # a space has the number of its first run
+    found = []
+    for row in connection.execute(select(RUNS).order_by(RUNS.c.id)):
+        space = first.setdefault(row.identity, row.id)
+        one = Stored(row.id, space, records.run_of(row.record))
+        if one.is_in(selection):
+            found.append(one)
+    numbers = [one.id for one in found]
+    evaluations = _records(connection, EVALUATIONS, numbers)
+    exchanges = _records(connection, EXCHANGES, numbers)
+    for one in found:
+        one.run.trials = [records.trial_of(record) for record in evaluations[one.id]]
+        one.run.times = [records.instant_of(record["time"]) for record in evaluations[one.id]]
+        one.run.exchanges = [Exchange(**record) for record in exchanges[one.id]]
+    return sorted(found, key=lambda one: (one.run.started, one.id))

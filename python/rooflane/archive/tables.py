@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from ..tuning import Configuration, Ratio, Trial, text_of
-from .queries import Best, RunLine, SpaceLine
+from ..tuning import Configuration, Ratio, text_of
 from .records import RunRecord
 
+Line = dict[str, Any]  # of queries.py
 
-def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+
+def table(headings: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
     """Columns as wide as their widest cell; numbers are aligned right."""
     cells = [[" ".join(str(cell).split()) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(headings, *cells)]
@@ -46,9 +47,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def where(line: SpaceLine) -> str:
+def where(line: Line) -> str:
     """The device, or threads and instructions."""
-    return line.device or f"{line.threads} thread{'s' * (line.threads != 1)} {line.isa}".strip()
+    return line["device"] or (f"{line['threads']} thread{'s' * (line['threads'] != 1)} "
+                              f"{line['isa']}").strip()
 
 
 def difference(configuration: Configuration, default: Configuration) -> str:
@@ -58,34 +60,31 @@ def difference(configuration: Configuration, default: Configuration) -> str:
     return text_of(changed) if changed else "the default"
 
 
-def run_table(lines: Sequence[RunLine]) -> str:
+def run_table(lines: Sequence[Line]) -> str:
     """A run a line."""
     return table(
         ["run", "began (UTC)", "state", "problem", "variant", "where", "strategy", "evaluations",
          "correct", "best ratio [95 %]", "cost"],
-        [[str(line.run), moment(line.started), line.state, line.shape, line.variant, where(line),
-          line.strategy, str(line.evaluations), str(line.correct), interval(line.best),
-          duration(line.seconds)] for line in lines])
+        [[line["run"], moment(line["started"]), line["state"], line["shape"], line["variant"],
+          where(line), line["strategy"], line["evaluations"], line["correct"],
+          interval(line["best"]), duration(line["seconds"])] for line in lines])
 
 
-def _chosen(line: Best) -> str:
-    """What the latest run decided."""
-    if not line.verdict:
-        return "none"
-    ratio = interval(Ratio(**line.verdict["ratio"]))
-    same = line.verdict["chosen"] == line.configuration
-    return f"{line.verdict['kind']}: {'this' if same else 'another'}, {ratio}"
-
-
-def best_table(lines: Sequence[Best], defaults: dict[int, Configuration]) -> str:
+def best_table(lines: Sequence[Line]) -> str:
     """A configuration a line."""
+    def chosen(line: Line) -> str:
+        verdict = line["verdict"]
+        if verdict is None:
+            return "none"
+        same = verdict.chosen == line["configuration"]
+        return f"{verdict.kind}: {'this' if same else 'another'}, {interval(verdict.ratio)}"
+
     return table(
         ["space", "problem", "variant", "where", "machine", "ratio [95 %]", "speed-up", "samples",
          "run", "verdict", "changes of the default"],
-        [[str(line.space), line.shape, line.variant, where(line), line.machine,
-          interval(line.ratio), speed_up(1 / line.ratio.value), str(line.samples), str(line.run),
-          _chosen(line), difference(line.configuration, defaults[line.space])]
-         for line in lines])
+        [[line["space"], line["shape"], line["variant"], where(line), line["machine"],
+          interval(line["ratio"]), speed_up(1 / line["ratio"].value), line["samples"], line["run"],
+          chosen(line), difference(line["configuration"], line["default"])] for line in lines])
 
 
 def history_table(run: RunRecord) -> str:
@@ -93,16 +92,13 @@ def history_table(run: RunRecord) -> str:
     rows, best = [], 0.0
     for trial, at in zip(run.trials, run.times):
         best = max(best, trial.speed_up)
-        rows.append([str(trial.number), moment(at), _who(trial), trial.outcome.value,
+        who = f"{trial.strategy} ({trial.source})" if trial.source else trial.strategy
+        rows.append([trial.number, moment(at), who, trial.outcome.value,
                      interval(trial.ratio), speed_up(best), duration(trial.cost.total),
                      difference(trial.configuration, run.space.default),
                      "; ".join(filter(None, (trial.reason, trial.note)))])
     return table(["number", "ended (UTC)", "strategy", "outcome", "ratio [95 %]", "best so far",
                   "cost", "changes of the default", "remarks"], rows)
-
-
-def _who(trial: Trial) -> str:
-    return f"{trial.strategy} ({trial.source})" if trial.source else trial.strategy
 
 
 def statistics_text(found: dict[str, Any]) -> str:
@@ -124,10 +120,10 @@ def statistics_text(found: dict[str, Any]) -> str:
     text = "\n".join(lines) + "\n"
     if found["attempts"]:
         text += "\n" + table(["outcome", "attempts"],
-                             [[name, str(count)] for name, count in found["outcomes"].items()])
+                             list(found["outcomes"].items()))
         text += "\n" + table(
             ["strategy", "attempts", "correct", "success", "mean speed-up", "best", "cost"],
-            [[name, str(one["attempts"]), str(one["correct"]), percent(one["success_rate"]),
+            [[name, one["attempts"], one["correct"], percent(one["success_rate"]),
               speed_up(one["mean_speed_up"]), speed_up(one["best_speed_up"]),
               duration(one["seconds"])] for name, one in found["strategies"].items()])
     return text

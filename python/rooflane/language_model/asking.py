@@ -1,4 +1,4 @@
-"""Asks a model for proposals and counts what comes of them."""
+"""Asks a model for proposals; what goes wrong is in the exchanges that the client records."""
 from __future__ import annotations
 
 import math
@@ -19,7 +19,6 @@ OWN = "llm"  # the source of the model's proposals
 MOST_FAILURES = 5  # in a row; then the model is not asked again
 PROBES = 256  # configurations that are checked once to learn the constraints' words
 TOO_LONG = re.compile(r"(?i)context[ _](?:length|window|size)|maximum context|too many tokens")
-Log = Callable[[str], None]
 
 
 @dataclass
@@ -31,28 +30,15 @@ class Settings:
     answer_tokens: int | None = None  # None: a quarter of the context, 4096 at most
     most_failures: int = MOST_FAILURES
     source: Callable[[int], str] | None = None
-    log: Log = lambda line: None
-
-
-@dataclass
-class Counts:
-    """What the proposals came to. `used` ones were tried or wait to be."""
-    failures: Counter[str] = field(default_factory=Counter)
-    proposals: Counter[str] = field(default_factory=Counter)
-    outcomes: Counter[str] = field(default_factory=Counter)
-    trials: Counter[str] = field(default_factory=Counter)  # by source
-    best: dict[str, float] = field(default_factory=dict)  # speed-up by source
-    repaired: int = 0
 
 
 class Asker:
-    """One model, one space."""
+    """One model, one space; an Asker of strategies/asked.py."""
 
     own = OWN  # what the model's proposals are counted as
 
     def __init__(self, space: Space, client: Client, settings: Settings):
         self.space, self.client, self.settings = space, client, settings
-        self.counts = Counts()
         self.stopped = ""  # why the model is not asked any more
         self._row = 0  # failures
         self._briefing: Briefing | None = None
@@ -60,109 +46,70 @@ class Asker:
         context = settings.context
         client.answer_tokens = min(settings.answer_tokens or min(context // 4, 4096), context // 2)
 
-    def ask(self, history: History, question: Question) -> list[Proposal]:
+    def ask(self, history: History, count: int = 1) -> list[Proposal]:
         """Legal proposals that were not tried; none where the model failed. Sets `stopped`."""
         if self.stopped:
             return []
-        exchange = None
+        most = self.client.budget.requests
+        left = None if most is None else most - self.client.spent.requests
         try:
-            asked = self._request(history, self._with_budget(question))
+            asked = self._request(history, Question(count, left))
             exchange, reply = self.client.ask(asked.messages, asked.schema, asked.tokens)
-        except prompt.TooLong as reason:
-            return self._failed("context", str(reason))
+        except prompt.TooLong:
+            return self._failed("context")
         except BudgetSpent as reason:
-            self._stop(f"budget: {reason}")
+            self.stopped = f"budget: {reason}"
             return []
         if reply.failure:
             if reply.failure == "http 4xx" and TOO_LONG.search(reply.text):
                 self._brief().factor *= 1.3
-            return self._failed(reply.failure, reply.detail, reply.hopeless)
+            return self._failed(reply.failure, reply.hopeless)
         self._calibrate(asked, exchange)
-        proposals, failure, detail = self._read(exchange.answer, history, question)
-        if failure:
-            exchange.failure = failure
+        found = self._read(exchange.answer, history, count)
+        if isinstance(found, str):
+            exchange.failure = found
             self.client.record(exchange)
-            return self._failed(failure, detail)
+            return self._failed(found)
         self._row = 0
-        for proposal in proposals:
+        for proposal in found:
             self._waiting[text_of(proposal.configuration)] = exchange
-        return proposals
+        return found
 
     def observe(self, trial: Trial) -> None:
-        """Notes what came of a trial, and with an exchange the trials that came of it."""
+        """Notes with an exchange the trials that came of it."""
         exchange = self._waiting.pop(text_of(trial.configuration), None)
-        source = trial.source or trial.strategy
-        self.counts.trials[source] += 1
-        if trial.correct:
-            self.counts.best[source] = max(self.counts.best.get(source, 0), trial.speed_up)
-        if source == self.own:
-            self.counts.outcomes[trial.outcome.value] += 1
         if exchange:
             exchange.trials.append(trial.number)
             self.client.record(exchange)
 
-    def statistics(self) -> dict[str, Any]:
-        """Plain data for reports and logs."""
-        spent, counts = self.client.spent, self.counts
-        names = ("used", "clamped", "refused", "repeated")
-        return {
-            "model": self.client.model, "requests": spent.requests,
-            "tokens_in": spent.tokens_in, "tokens_out": spent.tokens_out,
-            "seconds": round(spent.seconds, 3), "waited": round(self.client.waited, 3),
-            "failures": dict(counts.failures), "repaired": counts.repaired,
-            "proposals": {name: counts.proposals[name] for name in names},
-            "outcomes": dict(counts.outcomes), "trials": dict(counts.trials),
-            "best": {name: round(value, 4) for name, value in counts.best.items()},
-            "stopped": self.stopped}
+    def close(self) -> None:
+        """Ends the connections."""
+        self.client.close()
 
     def _request(self, history: History, question: Question) -> prompt.Asked:
         """What is sent. Raises prompt.TooLong."""
         return prompt.ask(history, self._brief(), question)
 
-    def _read(self, text: str, history: History, question: Question
-              ) -> tuple[list[Proposal], str, str]:
-        """As many proposals as were asked for, or the class of the failure and its words."""
+    def _read(self, text: str, history: History, count: int) -> list[Proposal] | str:
+        """As many proposals as were asked for, or the class of the failure."""
         try:
-            value, repaired = answer.find_json(text)
-        except answer.NoJson as reason:
-            return [], "refusal" if answer.is_refusal(text) else "no JSON", str(reason)
-        names = [tunable.name for tunable in self.space.tunables]
-        objects = answer.configurations(value, names)
+            objects = answer.objects_in(text, [one.name for one in self.space.tunables])
+        except answer.NoJson:
+            return "refusal" if answer.is_refusal(text) else "no JSON"
         best = history.best
         base = best.configuration if best else self.space.default
         tried = {text_of(trial.configuration) for trial in history.trials} | set(self._waiting)
         judged = answer.judge(objects, self.space, base, lambda each: text_of(each) in tried)
-        judged = _first(judged, question.count)
-        self.counts.repaired += repaired
-        proposals = [each.proposal for each in judged if each.proposal]
-        count = self.counts.proposals
-        count["used"] += len(proposals)
-        count["clamped"] += sum(each.clamped for each in judged if each.proposal)
-        count["refused"] += sum(bool(each.refused) for each in judged)
-        count["repeated"] += sum(each.repeated for each in judged)
-        if proposals:
-            return proposals, "", ""
-        why = [each.refused or "repeated" for each in judged] or ["no configuration in it"]
-        return [], "unusable", "; ".join(why[:3])
+        proposals = [each for each in judged if isinstance(each, Proposal)][:count]
+        return proposals or "unusable"
 
-    def _failed(self, failure: str, detail: str, hopeless: bool = False) -> list[Proposal]:
-        self.counts.failures[failure] += 1
+    def _failed(self, failure: str, hopeless: bool = False) -> list[Proposal]:
         self._row += 1
-        self.settings.log(f"language model: {failure}: {detail}")
         if hopeless:
-            self._stop(f"{failure}: {detail}")
+            self.stopped = failure
         elif self._row >= self.settings.most_failures:
-            self._stop(f"{self._row} failures in a row, the last: {failure}")
+            self.stopped = f"{self._row} failures in a row, the last: {failure}"
         return []
-
-    def _stop(self, why: str) -> None:
-        self.stopped = why
-        self.settings.log(f"language model: not asked any more: {why}")
-
-    def _with_budget(self, question: Question) -> Question:
-        most = self.client.budget.requests
-        left = None if most is None else most - self.client.spent.requests
-        return Question(question.count, left)
 
     def _brief(self) -> Briefing:
         if self._briefing is None:
@@ -184,12 +131,6 @@ class Asker:
             briefing.factor = min(max(1.05 * counted, 0.5), 3.0)
 
 
-def _first(judged: list[answer.Judged], count: int) -> list[answer.Judged]:
-    """Up to as many proposals; what a model answers beyond is not looked at."""
-    places = [at for at, each in enumerate(judged) if each.proposal]
-    return judged[:places[count - 1] + 1] if len(places) >= count else judged
-
-
 def rules_of(space: Space) -> list[str]:
     """The constraints in words: why single steps are refused, from the default and from the nearest
     configurations with other values of selecting tunables. Each reason once, the commonest first.
@@ -201,9 +142,7 @@ def rules_of(space: Space) -> list[str]:
     steps = [{**start, tunable.name: value} for start in starts for tunable in space.tunables
              for value in tunable.values if start.get(tunable.name) != value]
     steps = steps[::max(1, math.ceil(len(steps) / PROBES))]
-    if not steps:
-        return []
-    checked = space.constraints.check(steps)
+    checked = space.constraints.check(steps) if steps else []
     reasons = Counter(" ".join(legal.reason.split())[:160] for legal in checked
                       if legal.configuration is None and legal.reason)
     return [reason for reason, _ in reasons.most_common()]

@@ -7,11 +7,12 @@ retries.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from rooflane.language_model.endpoint import Reply, Request
 from rooflane.tuning import Exchange
@@ -27,17 +28,6 @@ LONGEST_WAIT = 60.0  # a server that asks for more is not waited for
 TOKENS = re.compile(r"\d|[A-Za-z]{1,4}|[^\sA-Za-z\d]|\n+")
 # How an endpoint is made to answer with JSON, the strictest first; not every server knows them.
 FORMATS = ("json_schema", "json_object", "")
-
-
-class Transport(Protocol):
-    """Sends one request."""
-    model: str
-
-    def send(self, request: Request, timeout: float) -> Reply:
-        """One attempt; raises nothing that a server could cause."""
-
-    def close(self) -> None:
-        """Ends the connections."""
 
 
 class BudgetSpent(Exception):
@@ -83,7 +73,7 @@ class Client:
     run, which count. `structured`: one of FORMATS to begin with; what the server does not know is
     left out from then on."""
 
-    def __init__(self, transport: Transport, *, budget: Budget = Budget(),  # noqa: B008
+    def __init__(self, transport: Any, *, budget: Budget = Budget(),  # noqa: B008
                  timeout: float = 60.0, answer_tokens: int = 1024,
                  temperature: float | None = None, structured: str = FORMATS[0],
                  on_exchange: Record = lambda exchange: None, earlier: Sequence[Exchange] = (),
@@ -95,7 +85,7 @@ class Client:
         self.waited = 0.0  # seconds between attempts
         self._on_exchange, self._clock, self._sleep = on_exchange, clock, sleep
         self._formats = list(FORMATS[FORMATS.index(structured):])
-        self._limit_name: str | None = "max_tokens"
+        self._limit_names = ["max_tokens", "max_completion_tokens"]
         for exchange in earlier:
             self.spent.add(exchange)
         self._next = 1 + max((exchange.number for exchange in earlier), default=-1)
@@ -164,11 +154,11 @@ class Client:
 
     def _options(self, schema: dict[str, Any] | None, prompt_tokens: int) -> dict[str, Any]:
         options: dict[str, Any] = {}
-        if self._limit_name:
+        if self._limit_names:
             left = self.answer_tokens
             if self.budget.tokens is not None:
                 left = min(left, self.budget.tokens - self.spent.tokens - prompt_tokens)
-            options[self._limit_name] = left
+            options[self._limit_names[0]] = left
         if self.temperature is not None:
             options["temperature"] = self.temperature
         if schema and self._formats[0] == "json_schema":
@@ -184,19 +174,19 @@ class Client:
         if not reply.failure.startswith("http") or reply.failure == "http 429":
             return False
         said = reply.text
-        unknown = re.search(r"(?i)unsupported|unknown|unrecogni[sz]ed|not (supported|permitted)|"
-                            r"does not support", said) is not None
         if re.search(r"response_format|json_schema|json_object", said) and len(self._formats) > 1:
             self._formats.pop(0)
-        elif unknown and "max_tokens" in said and self._limit_name == "max_tokens":
-            self._limit_name = "max_completion_tokens"
-        elif unknown and "max_completion_tokens" in said and self._limit_name:
-            self._limit_name = None
-        elif unknown and "temperature" in said and self.temperature is not None:
-            self.temperature = None
-        else:
+            return True
+        if not re.search(r"(?i)unsupported|unknown|unrecogni[sz]ed|not (supported|permitted)|"
+                         r"does not support", said):
             return False
-        return True
+        if self._limit_names and self._limit_names[0] in said:
+            self._limit_names.pop(0)
+            return True
+        if "temperature" in said and self.temperature is not None:
+            self.temperature = None
+            return True
+        return False
 
     def _pause(self, reply: Reply, wait: float) -> float | None:
         """Seconds until the next attempt; nothing where there should be none."""
@@ -204,13 +194,9 @@ class Client:
                                              or reply.retry_after is None):
             return None
         pause = wait if reply.retry_after is None else reply.retry_after
-        if pause > LONGEST_WAIT:
-            return None
-        if self.budget.seconds is not None:
-            left = self.budget.seconds - self.spent.seconds - self.waited
-            if pause >= left:
-                return None
-        return pause
+        left = (math.inf if self.budget.seconds is None
+                else self.budget.seconds - self.spent.seconds - self.waited)
+        return pause if pause <= LONGEST_WAIT and pause < left else None
 
 
 class Replay:

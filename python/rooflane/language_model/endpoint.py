@@ -1,6 +1,6 @@
 """One HTTP request to an OpenAI-compatible endpoint; what came of it is data, nothing is raised.
 
-The key is known to this file only. What leaves it, texts of errors among it, is scrubbed.
+The key is known to this file only. What leaves it, texts of errors among it, is redacted.
 """
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import os
 import re
 import time
 import urllib.parse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from rooflane.archive.redaction import redact
 
 URL, MODEL, KEY = "ROOFLANE_LLM_URL", "ROOFLANE_LLM_MODEL", "OPENAI_API_KEY"
 NO_KEY = "none"  # in place of a key, where a local server needs none
@@ -37,7 +39,7 @@ class Request:
 
 @dataclass
 class Reply:
-    """What came back. `failure` is a class of failures, `detail` its words, scrubbed."""
+    """What came back. `failure` is a class of failures, `detail` its words, redacted."""
     text: str = ""
     failure: str = ""
     detail: str = ""
@@ -53,33 +55,6 @@ class Reply:
         return self.failure in ("no key", "no model") or self.status in LOCATED
 
 
-class Scrubber:
-    """Blanks secrets in texts, and makes them text that any archive takes."""
-
-    def __init__(self, *secrets: str):
-        longest_first = sorted({secret for secret in secrets if secret and secret != NO_KEY},
-                               key=len, reverse=True)
-        spellings = ["".join(map(_spellings, secret)) for secret in longest_first]
-        self._pattern = re.compile("|".join(spellings)) if spellings else None
-
-    def __call__(self, text: str) -> str:
-        # An archive holds text: neither half a surrogate pair nor a zero.
-        text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
-        return self._pattern.sub("***", text) if self._pattern else text
-
-    def __repr__(self) -> str:
-        return "Scrubber()"
-
-
-def _spellings(character: str) -> str:
-    """A pattern of a character, escaped as in JSON or in a URL or not at all."""
-    code = ord(character)
-    unicode = "".join(f"[{digit}{digit.upper()}]" for digit in f"{code:04x}")
-    url = "".join(f"[{digit}{digit.upper()}]" for digit in f"{code:02x}")
-    plain = re.escape(character) if character.isalnum() else r"\\*" + re.escape(character)
-    return rf"(?:{plain}|\\+u{unicode}|%{url})"
-
-
 class Endpoint:
     """Speaks to a server by the openai package."""
 
@@ -87,9 +62,10 @@ class Endpoint:
         key = key.strip()
         parts = urllib.parse.urlsplit(url or "")
         values = [value for _, value in urllib.parse.parse_qsl(parts.query)]
-        self.scrub = Scrubber(key, urllib.parse.unquote(parts.password or ""),
-                              parts.password or "", *values)
-        self.model = self.scrub(model.strip())
+        password = parts.password or ""
+        self._secrets = [secret for secret in (key, password, urllib.parse.unquote(password),
+                                               *values) if secret and secret != NO_KEY]
+        self.model = self.redacted(model.strip())
         self._url, self._key, self._client = url or None, key, None
 
     @classmethod
@@ -100,30 +76,41 @@ class Endpoint:
     def __repr__(self) -> str:
         return f"Endpoint(model={self.model!r})"
 
+    def redacted(self, text: str) -> str:
+        """Without secrets, and as any archive takes it: neither half a surrogate pair nor a
+        zero."""
+        return redact(text.encode("utf-8", "replace").decode().replace("\0", "\ufffd"),
+                      self._secrets)
+
     def send(self, request: Request, timeout: float) -> Reply:
-        """One attempt, of `timeout` seconds at most."""
-        if not self._key:
-            return Reply(failure="no key", detail=f"{KEY} is not set; {NO_KEY}: the server needs "
-                                                  "no key")
+        """One attempt, of `timeout` seconds at most: the package's own time-out starts again with
+        every byte."""
         if not re.fullmatch(r"[!-~]+", self._key):
-            return Reply(failure="no key", detail=f"{KEY} has characters that no header can hold")
+            return Reply(failure="no key", detail=f"{KEY} has characters that no header can hold"
+                         if self._key else f"{KEY} is not set; {NO_KEY}: the server needs no key")
         if not self.model:
             return Reply(failure="no model", detail=f"{MODEL} is not set")
         import openai
+        deadline, body = time.monotonic() + timeout, b""
         try:
-            raw = self._opened().chat.completions.with_raw_response.create(
-                model=self.model, messages=request.messages, timeout=timeout, **request.options)
-            return self._read(raw.http_response.text, raw.status_code)
-        except openai.APITimeoutError:
-            return Reply(failure="timeout", detail=f"no answer within {timeout:.3g} s")
+            with self._opened().chat.completions.with_streaming_response.create(
+                    model=self.model, messages=request.messages, timeout=timeout,
+                    **request.options) as response:
+                for chunk in response.iter_bytes():
+                    body += chunk
+                    if len(body) > MOST_BYTES:
+                        return Reply(failure="too long", detail=f"more than {MOST_BYTES} bytes")
+                    if time.monotonic() > deadline:
+                        return _late(timeout)
+            return self._read(body.decode("utf-8", "replace"), response.status_code)
         except openai.APIStatusError as error:
             return self._refused(error)
-        except Exception as error:  # the package's own kinds, and what a strange body leads to
-            cause = error.__cause__
-            if isinstance(cause, _too_long()):
-                return Reply(failure="too long", detail=f"more than {MOST_BYTES} bytes")
-            words = f"{type(cause or error).__name__}: {cause or error}"
-            return Reply(failure="connection", detail=self.scrub(words)[:MOST_ERROR])
+        except Exception as error:  # the packages' own kinds, and what a strange body leads to
+            cause = error.__cause__ or error
+            if any("Timeout" in type(one).__name__ for one in (error, cause)):
+                return _late(timeout)
+            words = f"{type(cause).__name__}: {cause}"
+            return Reply(failure="connection", detail=self.redacted(words)[:MOST_ERROR])
 
     def close(self) -> None:
         """Ends the connections."""
@@ -133,14 +120,18 @@ class Endpoint:
 
     def _opened(self) -> Any:
         if self._client is None:
+            import httpx2
             import openai
             # At the level of debugging they log headers of answers, and a server may echo a key.
             for name in ("openai", "httpx2", "httpcore2"):
                 logging.getLogger(name).setLevel(logging.WARNING)
+            # A connection for each request: between two lie evaluations, and a server may have
+            # closed it meanwhile.
             self._client = openai.OpenAI(
                 base_url=self._url, api_key=self._key, max_retries=0,
                 default_headers={"Accept-Encoding": "identity"},
-                http_client=openai.DefaultHttpxClient(transport=_bounded()))
+                http_client=openai.DefaultHttpxClient(
+                    limits=httpx2.Limits(max_keepalive_connections=0)))
         return self._client
 
     def _read(self, body: str, status: int) -> Reply:
@@ -154,27 +145,31 @@ class Endpoint:
             text, refusal = message.get("content") or "", message.get("refusal") or ""
             if isinstance(text, list):  # parts
                 text = "".join(part.get("text", "") for part in text)
-            reply.text = self.scrub(str(text))
+            reply.text = self.redacted(str(text))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            return Reply(text=self.scrub(body)[:MOST_ERROR], failure="no JSON", status=status,
+            return Reply(text=self.redacted(body)[:MOST_ERROR], failure="no JSON", status=status,
                          detail="the server's answer is not one of this API")
         if refusal or choice.get("finish_reason") == "content_filter":
             reply.failure = "refusal"
-            reply.detail = self.scrub(str(refusal))[:MOST_ERROR] or "content filter"
+            reply.detail = self.redacted(str(refusal))[:MOST_ERROR] or "content filter"
             reply.text = reply.text or reply.detail
         elif not reply.text.strip():
             reply.failure = "empty"
-            reply.detail = f"finish reason: {self.scrub(str(choice.get('finish_reason')))[:50]}"
+            reply.detail = f"finish reason: {self.redacted(str(choice.get('finish_reason')))[:50]}"
         return reply
 
     def _refused(self, error: Any) -> Reply:
         status = int(error.status_code)
         failure = {429: "http 429"}.get(status, "http 5xx" if status >= 500 else "http 4xx")
-        # Who refuses a key may quote a part of it, which no scrubber knows.
-        said = "" if status in (401, 403) else self.scrub(str(error))[:MOST_ERROR]
+        # Who refuses a key may quote a part of it, which nobody can find again.
+        said = "" if status in (401, 403) else self.redacted(str(error))[:MOST_ERROR]
         return Reply(text=said, failure=failure, status=status,
                      detail=f"HTTP {status}" + (f": {said}" if said else ""),
                      retry_after=seconds_of(error.response.headers.get("retry-after")))
+
+
+def _late(timeout: float) -> Reply:
+    return Reply(failure="timeout", detail=f"no answer within {timeout:.3g} s")
 
 
 def seconds_of(retry_after: str | None, now: float | None = None) -> float | None:
@@ -188,59 +183,3 @@ def seconds_of(retry_after: str | None, now: float | None = None) -> float | Non
     except (ValueError, OverflowError, TypeError):
         return None
     return max(0.0, date - (time.time() if now is None else now))
-
-
-def _too_long() -> type[Exception]:
-    _bounded_types()
-    return _bounded_types.too_long
-
-
-def _bounded() -> Any:
-    return _bounded_types()()
-
-
-def _bounded_types() -> Any:
-    """A transport that bounds how long and how large an answer's body may be: the package's own
-    time-out starts again with every byte. Made late, since importing the package takes a second."""
-    if hasattr(_bounded_types, "transport"):
-        return _bounded_types.transport
-    import httpx2
-
-    class TooLong(httpx2.ReadError):
-        """The body exceeds MOST_BYTES."""
-
-    class Body(httpx2.SyncByteStream):
-        """The bytes of an answer."""
-
-        def __init__(self, inner: Any, deadline: float):
-            self._inner, self._deadline = inner, deadline
-
-        def __iter__(self) -> Iterator[bytes]:
-            left = MOST_BYTES
-            for chunk in self._inner:
-                left -= len(chunk)
-                if left < 0:
-                    raise TooLong("the answer is too long")
-                if time.monotonic() > self._deadline:
-                    raise httpx2.ReadTimeout("the answer takes too long")
-                yield chunk
-
-        def close(self) -> None:
-            self._inner.close()
-
-    class Transport(httpx2.HTTPTransport):
-        """With bounded bodies, and a connection for each request: between two lie evaluations, and
-        a server may have closed it meanwhile."""
-
-        def __init__(self) -> None:
-            super().__init__(limits=httpx2.Limits(max_keepalive_connections=0))
-
-        def handle_request(self, request: Any) -> Any:
-            limit = (request.extensions.get("timeout") or {}).get("read") or float("inf")
-            deadline = time.monotonic() + limit
-            response = super().handle_request(request)
-            response.stream = Body(response.stream, deadline)
-            return response
-
-    _bounded_types.transport, _bounded_types.too_long = Transport, TooLong
-    return Transport

@@ -74,19 +74,16 @@ class Asked:
 
 def ask(history: History, briefing: Briefing, question: Question) -> Asked:
     """The longest request that fits. Raises TooLong."""
-    if not briefing.small:
-        cuts = [(entries, SOURCES[0], RULES) for entries in HISTORIES]
-        cuts += [(HISTORIES[-1], length, RULES) for length in SOURCES[1:]]
-        for entries, length, rules in [*cuts, *LEAST]:
-            asked = _asked(_long(history, briefing, question, entries, length, rules),
-                           briefing, question)
-            if asked.tokens <= briefing.room:
-                return asked
-    for entries in (*HISTORIES[2:], 1, 0):
-        asked = _asked(_short(history, briefing, question, entries), briefing, question)
-        if asked.tokens <= briefing.room:
-            return asked
-    raise TooLong(f"the shortest request takes {asked.tokens} tokens; the context leaves room for "
+    cuts = [(entries, SOURCES[0], RULES) for entries in HISTORIES]
+    cuts += [*((HISTORIES[-1], length, RULES) for length in SOURCES[1:]), *LEAST]
+    forms = [] if briefing.small else [_long(history, briefing, question, *cut) for cut in cuts]
+    forms += [_short(history, briefing, question, entries) for entries in (*HISTORIES[2:], 1, 0)]
+    for system, user in forms:
+        tokens = math.ceil(briefing.factor * (tokens_of(system) + tokens_of(user)))
+        if tokens <= briefing.room:
+            return Asked([{"role": "system", "content": system}, {"role": "user", "content": user}],
+                         schema_of(briefing.space, question.count, briefing.small), tokens)
+    raise TooLong(f"the shortest request takes {tokens} tokens; the context leaves room for "
                   f"{briefing.room}")
 
 
@@ -118,51 +115,46 @@ def free(space: Space) -> list[Tunable]:
     return chosen or list(space.tunables)
 
 
-def _asked(messages: list[Message], briefing: Briefing, question: Question) -> Asked:
-    tokens = math.ceil(briefing.factor * sum(tokens_of(message["content"])
-                                             for message in messages))
-    schema = schema_of(briefing.space, question.count, briefing.small)
-    return Asked(messages, schema, tokens)
-
-
 def _long(history: History, briefing: Briefing, question: Question, entries: int, length: int,
-          rules: int) -> list[Message]:
+          rules: int) -> tuple[str, str]:
     space = briefing.space
     source = briefing.source(length) if length else ""
+    chosen = {tunable.name for tunable in free(space)}
+    fixed = [f"{name}={value}" for name, value in space.default.items() if name not in chosen]
+    left = [f"{value:.0f} {what}" for value, what in (
+        (history.trials_left, "trials"), (history.seconds_left, "s"),
+        (question.requests_left, "requests to you")) if value is not None]
     sections = [
         ("Task", _task(space)),
         ("Machine", lines_of(briefing.facts)),
-        ("Tunables", "\n".join(map(_tunable, free(space))) + _fixed(space)),
-        ("Constraints", _rules(briefing.rules[:rules])),
+        ("Tunables", "\n".join(map(_tunable, free(space)))
+         + (f"\nNot for you to choose: {', '.join(fixed)}" if fixed else "")),
+        ("Constraints", "\n".join(f"- {rule}" for rule in briefing.rules[:rules])),
         (f"Source of the {space.kernel} kernel (excerpt)", source and f"```cpp\n{source}\n```"),
         ("Default and roof", _standing(history)),
         ("History", _history(history, question, entries)),
-        ("Budget", _budget(history, question)),
+        ("Budget", left and f"Left: {', '.join(left)}"),
         ("Answer", _wanted(space, question) + "\nJSON Schema of the answer: "
          + json.dumps(schema_of(space, question.count), separators=(",", ":"))),
     ]
-    text = "\n\n".join(f"## {title}\n{body}" for title, body in sections if body)
-    return [{"role": "system", "content":
-             "You tune a high-performance kernel: you propose values of its tunables, they are "
-             "verified and timed, and you see the result. You answer with JSON only."},
-            {"role": "user", "content": text}]
+    return ("You tune a high-performance kernel: you propose values of its tunables, they are "
+            "verified and timed, and you see the result. You answer with JSON only.",
+            "\n\n".join(f"## {title}\n{body}" for title, body in sections if body))
 
 
 def _short(history: History, briefing: Briefing, question: Question, entries: int
-           ) -> list[Message]:
+           ) -> tuple[str, str]:
     space = briefing.space
     values = "\n".join(f"{tunable.name}: one of {_values(tunable)}" for tunable in free(space))
     # No values in the example: a small model answers with those, and no others.
     form = "{" + ", ".join(f'"{tunable.name}": ...' for tunable in free(space)) + "}"
-    wanted = f"one configuration that may be faster, as JSON of the form {form}"
-    if question.count > 1:
-        wanted = (f"{question.count} different configurations that may be faster, as JSON of the "
-                  f'form {{"configurations": [{form}, ...]}}')
+    wanted = (f"one configuration that may be faster, as JSON of the form {form}"
+              if question.count == 1 else
+              f"{question.count} different configurations that may be faster, as JSON of the form "
+              f'{{"configurations": [{form}, ...]}}')
     lines = [f"Tune {space.kernel} ({space.shape}). Choose integers:", values,
-             _history(history, question, entries),
-             f"Answer with {wanted}"]
-    return [{"role": "system", "content": "You answer with JSON only."},
-            {"role": "user", "content": "\n".join(line for line in lines if line)}]
+             _history(history, question, entries), f"Answer with {wanted}"]
+    return "You answer with JSON only.", "\n".join(line for line in lines if line)
 
 
 def _task(space: Space) -> str:
@@ -211,16 +203,6 @@ def _values(tunable: Tunable) -> str:
         step = (len(values) - 1) / (MOST_VALUES - 1)
         values = tuple(values[round(at * step)] for at in range(MOST_VALUES))
     return ", ".join(map(str, values))
-
-
-def _fixed(space: Space) -> str:
-    chosen = {tunable.name for tunable in free(space)}
-    fixed = [f"{name}={value}" for name, value in space.default.items() if name not in chosen]
-    return f"\nNot for you to choose: {', '.join(fixed)}" if fixed else ""
-
-
-def _rules(rules: Sequence[str]) -> str:
-    return "\n".join(f"- {rule}" for rule in rules)
 
 
 def _standing(history: History) -> str:
@@ -280,17 +262,6 @@ def _difference(configuration: Configuration, default: Configuration) -> str:
     differing = [f"{name}={value}" for name, value in configuration.items()
                  if default.get(name) != value]
     return ",".join(differing) or "the default"
-
-
-def _budget(history: History, question: Question) -> str:
-    left = []
-    if history.trials_left is not None:
-        left.append(f"{history.trials_left} trials")
-    if history.seconds_left is not None:
-        left.append(f"{history.seconds_left:.0f} s")
-    if question.requests_left is not None:
-        left.append(f"{question.requests_left} requests to you")
-    return "Left: " + ", ".join(left) if left else ""
 
 
 def _wanted(space: Space, question: Question) -> str:

@@ -22,13 +22,13 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     def verb(name: str, told: str) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=told, description=told)
         made.add_argument("--spaces", metavar="FILE", type=Path, default=spaces.SHIPPED,
-                          help="packed file; default: bench/spaces/spaces.json.xz")
+                          help="compressed file; default: bench/spaces/spaces.json.xz")
         return made
 
-    verb("list", "lists the spaces of a packed file")
-    add = verb("add", "adds files of `tune --export-space` to a packed file")
+    verb("list", "lists the spaces of a compressed file")
+    add = verb("add", "adds files of `tune --export-space` to a compressed file")
     add.add_argument("files", nargs="+", metavar="FILE", type=Path)
-    unpack = verb("unpack", "writes each space of a packed file as readable JSON")
+    unpack = verb("unpack", "writes each space of a compressed file as readable JSON")
     unpack.add_argument("folder", metavar="FOLDER", type=Path)
     run = verb("run", "compares strategies by replay of the spaces")
     run.add_argument("--strategies", metavar="NAME,...", default=STRATEGIES,

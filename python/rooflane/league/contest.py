@@ -5,33 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
+from rooflane import strategies
 from rooflane.league import replay as replays
 from rooflane.league.arguments import REPEATS, ROUNDS, SEED_POINTS
 from rooflane.league.score import SHARES, Judge
-from rooflane.league.spaces import Record, key_of, packed, read
-from rooflane.tuning import Configuration, Space, Strategy
+from rooflane.league.spaces import Record, key_of, read
+from rooflane.tuning import Space, Strategy
 
 CURVE = 100  # points that are kept of the mean P over time
-
-
-class Entrants(Protocol):
-    """Who makes strategies: the module rooflane.strategies, or a test."""
-
-    def make(self, name: str, space: Space, seed: int, options: Any) -> Strategy:
-        """A strategy by its name."""
-
-    def seeds(self, space: Space, count: int) -> list[Configuration]:
-        """Where all strategies start."""
 
 
 @dataclass(frozen=True)
@@ -50,64 +40,55 @@ class Result:
     """A strategy in a space: a figure per repeat."""
     strategy: str
     space: str
-    kernel: str
-    variant: str
+    group: str  # "gemm hwy"
     made_with: str  # the settings and the space's content
-    scores: list[float]
-    at: dict[str, list[float]]  # share of the budget -> P then
-    within: dict[str, list[bool]]  # share of the budget -> whether the winner is within 1 % then
-    curve: list[float]  # mean over repeats of P at CURVE equidistant times
-    evaluations: list[int]
-    baseline_within: dict[str, float]  # of the calculated random search
+    scores: list[float] = field(default_factory=list)
+    at: dict[str, list[float]] = field(default_factory=dict)  # share of the budget -> P then
+    # Share of the budget -> whether the winner is within 1 % then.
+    within: dict[str, list[bool]] = field(default_factory=dict)
+    curve: list[float] = field(default_factory=list)  # mean of P at CURVE equidistant times
+    evaluations: list[int] = field(default_factory=list)
+    baseline_within: dict[str, float] = field(default_factory=dict)  # of random search
     failure: str = ""  # why there are no figures
-
-
-def judged(strategy: str, made: Record, made_with: str, judge: Judge,
-           runs: Sequence[replays.Run]) -> Result:
-    """The figures of a strategy's searches."""
-    found = [judge.judge(run) for run in runs]
-    places = {f"{share:g}": judge.place(share) for share in SHARES}
-    mean = np.mean([one.curve for one in found], axis=0)
-    kept = [judge.place(number / CURVE) for number in range(1, CURVE + 1)]
-    return Result(
-        strategy, key_of(made), made["kernel"], made["variant"], made_with,
-        scores=[round(one.score, 6) for one in found],
-        at={share: [round(float(one.curve[place]), 6) for one in found]
-            for share, place in places.items()},
-        within={share: [bool(one.within[place]) for one in found]
-                for share, place in places.items()},
-        curve=[round(float(mean[place]), 6) for place in kept],
-        evaluations=[run.evaluations for run in runs],
-        baseline_within={share: round(float(judge.within[place]), 6)
-                         for share, place in places.items()})
 
 
 def identity(made: Record, strategy: str, settings: Settings) -> str:
     """Changes whenever the figures would."""
     told = asdict(settings) | {"latency_s": settings.latency_s.get(strategy)}
-    content = json.dumps([told, packed(made)], sort_keys=True)
+    content = json.dumps([told, made], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-def play(made: Record, strategy: str, settings: Settings, entrants: Entrants,
-         judge: Judge | None = None, options: Any = None) -> Result:
+def play(made: Record, strategy: str, settings: Settings, judge: Judge | None = None) -> Result:
     """All repeats of a strategy in a space. What the strategy raises is the result's failure."""
     replayed = replays.ReplayedSpace(made, settings.rounds)
     judge = judge or Judge(replayed, settings.seed)
     rules = replays.Rules(judge.budget_s, settings.latency_s.get(strategy))
-    made_with = identity(made, strategy, settings)
+    result = Result(strategy, key_of(made), f"{made['kernel']} {made['variant']}",
+                    identity(made, strategy, settings))
 
     def build(space: Space, seed: int) -> Strategy:
-        return entrants.make(strategy, space, seed, options)
+        return strategies.make(strategy, space, seed)
 
     try:
-        seeds = entrants.seeds(replayed.space, settings.seed_points)
-        repeats = [settings.seed + repeat for repeat in range(settings.repeats)]
-        runs = [replays.replay(replayed, build, seeds, repeat, rules) for repeat in repeats]
+        seeds = strategies.seeds(replayed.space, settings.seed_points)
+        runs = [replays.replay(replayed, build, seeds, settings.seed + repeat, rules)
+                for repeat in range(settings.repeats)]
     except Exception as error:  # whatever a strategy does wrong is its result
-        return Result(strategy, key_of(made), made["kernel"], made["variant"], made_with,
-                      [], {}, {}, [], [], {}, failure=f"{type(error).__name__}: {error}")
-    return judged(strategy, made, made_with, judge, runs)
+        result.failure = f"{type(error).__name__}: {error}"
+        return result
+    found = [judge.judge(run) for run in runs]
+    mean = np.mean([one.curve for one in found], axis=0)
+    result.scores = [round(one.score, 6) for one in found]
+    for share in SHARES:
+        place = judge.place(share)
+        result.at[f"{share:g}"] = [round(float(one.curve[place]), 6) for one in found]
+        result.within[f"{share:g}"] = [bool(one.within[place]) for one in found]
+        result.baseline_within[f"{share:g}"] = round(float(judge.within[place]), 6)
+    result.curve = [round(float(mean[judge.place(number / CURVE)]), 6)
+                    for number in range(1, CURVE + 1)]
+    result.evaluations = [run.evaluations for run in runs]
+    return result
 
 
 @lru_cache(maxsize=1)
@@ -116,18 +97,17 @@ def _records(path: Path) -> dict[str, Record]:
 
 
 @lru_cache(maxsize=2)
-def _judge(path: Path, key: str, settings_rounds: int, seed: int) -> Judge:
-    return Judge(replays.ReplayedSpace(_records(path)[key], settings_rounds), seed)
+def _judge(path: Path, key: str, rounds: int, seed: int) -> Judge:
+    return Judge(replays.ReplayedSpace(_records(path)[key], rounds), seed)
 
 
 def _task(path: Path, key: str, strategy: str, settings: Settings) -> Result:
-    from rooflane import strategies
-    judge = _judge(path, key, settings.rounds, settings.seed)
-    return play(_records(path)[key], strategy, settings, strategies, judge)
+    return play(_records(path)[key], strategy, settings,
+                _judge(path, key, settings.rounds, settings.seed))
 
 
 def kept(file: Path) -> list[Result]:
-    """What was kept; a line that was cut off is left out."""
+    """What was kept; a line that was cut off, or is of another version, is left out."""
     found = []
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
         try:
@@ -137,42 +117,32 @@ def kept(file: Path) -> list[Result]:
     return found
 
 
-def keep(file: Path, result: Result) -> None:
-    """Adds a line, whole on its own even where the line before was cut off."""
-    line = json.dumps(asdict(result), allow_nan=False)
-    with open(file, "a+b") as out:
-        if out.tell() and (out.seek(-1, os.SEEK_END), out.read(1))[1] != b"\n":
-            line = "\n" + line
-        out.write((line + "\n").encode())
-
-
-def contest(path: Path, chosen: Sequence[Record], strategies: Sequence[str], settings: Settings,
+def contest(path: Path, chosen: Sequence[Record], names: Sequence[str], settings: Settings,
             jobs: int, file: Path | None, told: Callable[[str], None]) -> Iterator[Result]:
-    """Every strategy in every space of the packed file `path`, in `jobs` processes; what `file`
-    holds already is not done again."""
-    tasks = {(key_of(made), strategy): identity(made, strategy, settings)
-             for made in chosen for strategy in strategies}
-    before = {}
-    for result in kept(file) if file else ():
-        if tasks.get((result.space, result.strategy)) == result.made_with and not result.failure:
-            before[result.space, result.strategy] = result
+    """Every strategy in every space of the file `path`, in `jobs` processes; what `file` holds
+    already is not done again."""
+    tasks = {(key_of(made), name): identity(made, name, settings)
+             for made in chosen for name in names}
+    before = {(result.space, result.strategy): result for result in (kept(file) if file else ())
+              if tasks.get((result.space, result.strategy)) == result.made_with
+              and not result.failure}
     yield from before.values()
     left = [task for task in tasks if task not in before]
     if before:
         told(f"{len(before)} of {len(tasks)} are in {file}")
     for number, result in enumerate(_done(path, left, settings, jobs), 1):
         if file:
-            keep(file, result)
+            with open(file, "a", encoding="utf-8") as out:  # a cut line before spoils no other
+                out.write("\n" * bool(out.tell()) + json.dumps(asdict(result), allow_nan=False))
         told(f"{number}/{len(left)} {result.strategy}: {result.space}: "
              + (result.failure or f"P {np.mean(result.scores):.3f}"))
         yield result
 
 
-def _done(path: Path, tasks: Iterable[tuple[str, str]], settings: Settings,
+def _done(path: Path, tasks: Sequence[tuple[str, str]], settings: Settings,
           jobs: int) -> Iterator[Result]:
     if jobs == 1:
-        for key, strategy in tasks:
-            yield _task(path, key, strategy, settings)
+        yield from (_task(path, key, strategy, settings) for key, strategy in tasks)
         return
     # Fresh processes, with one thread each for numpy: they are read when it is loaded.
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

@@ -74,6 +74,7 @@ class Table:
                  if entry["outcome"] != Outcome.REFUSED.value]
         self.legal = [self._key(configuration) for configuration in legal]
         self._known = set(self.legal)
+        self._found: dict[frozenset[tuple[str, int]], Legal] = {}
         self._values = np.array(self.legal)
         # Steps are counted over the values that the space names and those that occur.
         self._scales = [sorted({*tunable["values"], *(key[column] for key in self.legal)})
@@ -113,6 +114,12 @@ class Table:
         return Legal(None, self.reasons.get(key) or "not among the recorded configurations")
 
     def _nearest(self, proposal: Configuration) -> Legal:
+        key = frozenset(proposal.items())
+        if key not in self._found:  # repeats of a search ask for the same ones
+            self._found[key] = self._looked_up(proposal)
+        return self._found[key]
+
+    def _looked_up(self, proposal: Configuration) -> Legal:
         given = [column for column, name in enumerate(self.names) if name in proposal]
         others = [column for column, name in enumerate(self.names) if name not in proposal]
         wanted = self.default | proposal

@@ -1,10 +1,9 @@
 """Completely measured spaces: how one is recorded, and how many are kept in one small file.
 
 A record is JSON that a person can read: the fields of a Space, the machine, and one entry per
-configuration with outcome, reason, samples and costs. The shipped file, spaces.json.xz of
-bench/spaces, holds records in columns of integers: samples in steps of 1/4096 of the natural
-logarithm (wrong by 0.012 % at most, a ratio by 0.024 %), costs in steps of 1/64 (0.8 %). Packing
-what was unpacked changes nothing. replay.py searches in them.
+configuration with outcome, reason, samples (to five digits, wrong by 0.005 % at most) and costs (to
+three). The shipped file, spaces.json.xz of bench/spaces, is a compressed list of them. replay.py
+searches in them.
 """
 from __future__ import annotations
 
@@ -14,9 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
-from statistics import median_low
 from typing import Any
 
 from rooflane.archive import records
@@ -27,9 +24,7 @@ Record = dict[str, Any]
 FORMAT = 1
 SHIPPED = Path(__file__).resolve().parents[3] / "bench" / "spaces" / "spaces.json.xz"
 LIMIT_BYTES = 2_000_000
-SAMPLE_STEPS = 4096  # a step is 0.024 %: a tenth of the error of a quiet round's ratio
-COST_STEPS = 64
-OUTCOMES = [outcome.value for outcome in Outcome]  # stored by position: append only
+OUTCOMES = [outcome.value for outcome in Outcome]
 HEAD = ("kernel", "variant", "shape", "math", "threads", "isa", "device", "machine", "tunables",
         "default", "candidates", "problem", "roof_ns")
 
@@ -57,12 +52,13 @@ def record(space: Space, machine: dict[str, Any], trials: Sequence[Trial]) -> Re
         entry = entries.setdefault(text_of(trial.configuration), {
             "configuration": whole(trial.configuration), "outcome": trial.outcome.value,
             "reason": trial.reason, "ns": [], "default_ns": [],
-            "cost": {part: getattr(trial.cost, part) for part in ("build", "verify", "time")}})
+            "cost": {part: _rounded(getattr(trial.cost, part), 3)
+                     for part in ("build", "verify", "time")}})
         if entry["outcome"] != Outcome.CORRECT.value:  # whoever fails once has failed
             continue
         if trial.outcome is Outcome.CORRECT:
-            entry["ns"] += trial.ns
-            entry["default_ns"] += trial.default_ns
+            entry["ns"] += [_rounded(ns, 5) for ns in trial.ns]
+            entry["default_ns"] += [_rounded(ns, 5) for ns in trial.default_ns]
         else:
             entry.update(outcome=trial.outcome.value, reason=trial.reason, ns=[], default_ns=[])
     made = {"format": FORMAT, **records.space_record(replace(space, tunables=tuple(tunables))),
@@ -72,6 +68,10 @@ def record(space: Space, machine: dict[str, Any], trials: Sequence[Trial]) -> Re
         candidate["configuration"] = whole(candidate["configuration"])
     check(made)
     return made
+
+
+def _rounded(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}")
 
 
 def check(made: Record) -> None:
@@ -130,93 +130,17 @@ def key_of(made: Record) -> str:
     return f"{title_of(made)} on {machine_of(made)}"
 
 
-def packed(made: Record) -> Record:
-    """The record as columns of integers."""
-    entries = made["configurations"]
-    names = [tunable["name"] for tunable in made["tunables"]]
-    reasons = sorted({entry["reason"] for entry in entries})
-    correct = [entry for entry in entries if entry["ns"]]
-    base = median_low(_steps(sample) for entry in correct for sample in entry["default_ns"])
-    levels = [median_low(map(_steps, entry["ns"])) for entry in correct]
-    return {
-        "format": FORMAT, **{name: made[name] for name in HEAD},
-        "default": list(made["default"].values()),
-        "candidates": [[*candidate["configuration"].values(), candidate["predicted_ns"]]
-                       for candidate in made["candidates"]],
-        "values": [[entry["configuration"][name] for entry in entries] for name in names],
-        "outcome": [OUTCOMES.index(entry["outcome"]) for entry in entries],
-        "reasons": reasons, "reason": [reasons.index(entry["reason"]) for entry in entries],
-        "cost": {part: [_cost_steps(entry["cost"][part]) for entry in entries]
-                 for part in ("build", "verify", "time")},
-        "rounds": [len(entry["ns"]) for entry in entries],
-        "base": base, "level": [level - base for level in levels],
-        "ns": [_steps(sample) - level for entry, level in zip(correct, levels)
-               for sample in entry["ns"]],
-        "default_ns": [_steps(sample) - base for entry in correct
-                       for sample in entry["default_ns"]]}
-
-
-def unpacked(columns: Record) -> Record:
-    """The inverse of packed, but for the rounding. Raises SpaceError."""
-    try:
-        return _unpacked(columns)
-    except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError) as error:
-        raise SpaceError(f"not a packed space of format {FORMAT}: {error!r}") from error
-
-
-def _unpacked(columns: Record) -> Record:
-    if columns["format"] != FORMAT:
-        raise ValueError(f"format {columns['format']}")
-    names = [tunable["name"] for tunable in columns["tunables"]]
-    levels = iter(columns["level"])
-    base, entries = columns["base"], []
-    rounds = columns["rounds"]
-    for row, (end, count) in enumerate(zip(accumulate(rounds), rounds)):
-        part = slice(end - count, end)
-        level = base + next(levels) if count else 0
-        entries.append({
-            "configuration": {name: column[row] for name, column in zip(names, columns["values"])},
-            "outcome": OUTCOMES[columns["outcome"][row]],
-            "reason": columns["reasons"][columns["reason"][row]],
-            "ns": [_sample(level + steps) for steps in columns["ns"][part]],
-            "default_ns": [_sample(base + steps) for steps in columns["default_ns"][part]],
-            "cost": {name: _cost(column[row]) for name, column in columns["cost"].items()}})
-    made = {"format": FORMAT, **{name: columns[name] for name in HEAD},
-            "default": dict(zip(names, columns["default"])),
-            "candidates": [{"configuration": dict(zip(names, values)), "predicted_ns": values[-1]}
-                           for values in columns["candidates"]],
-            "configurations": entries}
-    check(made)
-    return made
-
-
-def _steps(ns: float) -> int:
-    return round(SAMPLE_STEPS * math.log(ns))
-
-
-def _sample(steps: int) -> float:
-    return float(f"{math.exp(steps / SAMPLE_STEPS):.5g}")
-
-
-def _cost_steps(seconds: float) -> int:
-    return round(COST_STEPS * math.log1p(seconds * 1e6))
-
-
-def _cost(steps: int) -> float:
-    return float(f"{math.expm1(steps / COST_STEPS) * 1e-6:.3g}")
-
-
 def read(path: Path) -> list[Record]:
-    """The records of a packed file, whatever its name, or the one of a JSON file. Raises
+    """The records of a compressed file, whatever its name, or the one of a JSON file. Raises
     SpaceError, OSError."""
     try:
         content = path.read_bytes()
-        if content.startswith(lzma.compress(b"")[:6]):  # the magic of .xz
-            return [unpacked(columns)
-                    for columns in json.loads(lzma.decompress(content))["spaces"]]
-        made = json.loads(content)
-        check(made)
-        return [made]
+        made = (json.loads(lzma.decompress(content))["spaces"]
+                if content.startswith(lzma.compress(b"")[:6])  # the magic of .xz
+                else [json.loads(content)])
+        for one in made:
+            check(one)
+        return made
     except SpaceError as error:
         raise SpaceError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, lzma.LZMAError, EOFError) as error:
@@ -224,15 +148,15 @@ def read(path: Path) -> list[Record]:
 
 
 def write(path: Path, records: Iterable[Record]) -> int:
-    """Packs records into a file, sorted by their keys; its size in bytes. Raises SpaceError when
-    that would be too much for a repository, or two records have one key."""
+    """Compresses records into a file, sorted by their keys; its size in bytes. Raises SpaceError
+    when that would be too much for a repository, or two records have one key."""
     ordered = sorted(records, key=key_of)
     for one, other in zip(ordered, ordered[1:]):
         if key_of(one) == key_of(other):
             raise SpaceError(f"twice: {key_of(one)}")
-    text = json.dumps({"format": FORMAT, "spaces": [packed(made) for made in ordered]},
-                      separators=(",", ":"), allow_nan=False)
-    content = lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
+    text = json.dumps({"format": FORMAT, "spaces": ordered}, separators=(",", ":"),
+                      allow_nan=False)
+    content = lzma.compress(text.encode())
     if len(content) > LIMIT_BYTES:
         raise SpaceError(f"{path}: would be {len(content)} bytes; at most {LIMIT_BYTES}")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -243,14 +167,15 @@ def write(path: Path, records: Iterable[Record]) -> int:
 
 
 def add(path: Path, made: Iterable[Record]) -> int:
-    """Puts records into a packed file, in the place of those with the same keys; its new size."""
+    """Puts records into a compressed file, in the place of those with the same keys; its new
+    size."""
     records = {key_of(one): one for one in (read(path) if path.exists() else [])}
     records.update((key_of(one), one) for one in made)
     return write(path, records.values())
 
 
 def unpack(path: Path, folder: Path) -> list[Path]:
-    """Writes each record of a packed file as readable JSON; the files."""
+    """Writes each record of a compressed file as readable JSON; the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for number, made in enumerate(read(path), 1):

@@ -47,61 +47,47 @@ class League:
 
 def league_of(results: Sequence[Result], seed: int = 0) -> League:
     """The order that the results come to."""
-    by_strategy: dict[str, dict[str, Result]] = {}
-    for result in results:
-        by_strategy.setdefault(result.strategy, {})[result.space] = result
     left_out = [f"{result.strategy}: {result.space}: {result.failure}"
                 for result in results if result.failure]
-    # A strategy without any figure does not take the spaces from the others.
-    by_strategy = {name: {space: result for space, result in found.items() if not result.failure}
-                   for name, found in by_strategy.items()}
-    by_strategy = {name: found for name, found in by_strategy.items() if found}
-    if not by_strategy:
-        return League([], {}, [], left_out)
-    everything = sorted(set().union(*by_strategy.values()))
-    spaces = [space for space in everything if all(space in found
-                                                   for found in by_strategy.values())]
+    by_strategy: dict[str, dict[str, Result]] = {}
+    for result in results:  # a strategy without any figure does not take the spaces from the others
+        if not result.failure:
+            by_strategy.setdefault(result.strategy, {})[result.space] = result
+    everything = sorted({space for found in by_strategy.values() for space in found})
+    spaces = [space for space in everything
+              if all(space in found for found in by_strategy.values())]
     left_out += [f"{space}: not all strategies have figures" for space in everything
                  if space not in spaces]
     if not spaces:
         return League([], {}, [], left_out)
+    rows = {name: [found[space] for space in spaces] for name, found in by_strategy.items()}
     chosen = picks(len(spaces), seed)
-    overall = {name: resampled([np.array(found[space].scores) for space in spaces], chosen, seed)
-               for name, found in by_strategy.items()}
-    scores = {name: mean_of([found[space].scores for space in spaces])
-              for name, found in by_strategy.items()}
+
+    def over(values: list[Sequence[Any]], resamples: np.ndarray = chosen) -> Estimate:
+        arrays = [np.array(one, float) for one in values]
+        return estimate(mean_of(arrays), resampled(arrays, resamples, seed))
+
+    overall = {name: resampled([np.array(one.scores) for one in found], chosen, seed)
+               for name, found in rows.items()}
+    scores = {name: mean_of([one.scores for one in found]) for name, found in rows.items()}
     order = sorted(scores, key=lambda name: -scores[name])
     first = order[0]
-    standings = [_standing(name, [by_strategy[name][space] for space in spaces], chosen, seed,
-                           estimate(scores[name], overall[name]),
-                           None if name == first else
-                           estimate(scores[first] - scores[name], overall[first] - overall[name]))
-                 for name in order]
-    any_results = [by_strategy[first][space] for space in spaces]
-    return League(standings, {key: float(np.mean([result.baseline_within[key]
-                                                  for result in any_results])) for key in KEYS},
+    standings = []
+    for name in order:
+        found, groups = rows[name], {}
+        for group in sorted({one.group for one in found}):
+            some = [one.scores for one in found if one.group == group]
+            groups[group] = over(some, picks(len(some), seed))
+        standings.append(Standing(
+            name, estimate(scores[name], overall[name]), None if name == first else
+            estimate(scores[first] - scores[name], overall[first] - overall[name]),
+            at={key: over([one.at[key] for one in found]) for key in KEYS},
+            within={key: over([one.within[key] for one in found]) for key in KEYS},
+            groups=groups, curve=list(map(float, np.mean([one.curve for one in found], axis=0))),
+            evaluations=float(np.median([n for one in found for n in one.evaluations]))))
+    return League(standings, {key: float(np.mean([one.baseline_within[key]
+                                                  for one in rows[first]])) for key in KEYS},
                   spaces, left_out)
-
-
-def _standing(name: str, results: Sequence[Result], chosen: np.ndarray, seed: int,
-              score: Estimate, behind: Estimate | None) -> Standing:
-    def over(rows: list[np.ndarray], resamples: np.ndarray) -> Estimate:
-        return estimate(mean_of(rows), resampled(rows, resamples, seed))
-
-    groups = {}
-    for group in sorted({f"{result.kernel} {result.variant}" for result in results}):
-        rows = [np.array(result.scores) for result in results
-                if f"{result.kernel} {result.variant}" == group]
-        groups[group] = over(rows, picks(len(rows), seed))
-    return Standing(
-        name, score, behind,
-        at={key: over([np.array(result.at[key]) for result in results], chosen) for key in KEYS},
-        within={key: over([np.array(result.within[key], float) for result in results], chosen)
-                for key in KEYS},
-        groups=groups, curve=[float(value) for value in
-                              np.mean([result.curve for result in results], axis=0)],
-        evaluations=float(np.median([count for result in results
-                                     for count in result.evaluations])))
 
 
 def as_json(league: League, settings: dict[str, Any]) -> dict[str, Any]:

@@ -68,21 +68,15 @@ class SourceAsker(Asker):
             return request.ask_program(document)
         return request.ask_model(document, self._brief())
 
-    def _read(self, text: str, history: History, question: Question
-              ) -> tuple[list[Proposal], str, str]:
+    def _read(self, text: str, history: History, count: int) -> list[Proposal] | str:
         found = sources_of(text, self.space.kernel)
         if not found:
-            return [], "refusal" if answer.is_refusal(text) else "no source", \
-                f"no function {self.space.kernel} in it"
+            return "refusal" if answer.is_refusal(text) else "no source"
         # All get numbers, also what is beyond the wanted: a run that goes on counts the same.
         numbers = [(self._evaluator.sources.add(source), note) for source, note in found]
         proposals = [Proposal({"source": number, "flags": 0}, self.own, note)
-                     for number, note in numbers if number is not None][:question.count]
-        self.counts.proposals["used"] += len(proposals)
-        self.counts.proposals["repeated"] += sum(number is None for number, _ in numbers)
-        if proposals:
-            return proposals, "", ""
-        return [], "unusable", "repeated"
+                     for number, note in numbers if number is not None][:count]
+        return proposals or "unusable"
 
 
 def sources_of(text: str, kernel: str) -> list[tuple[str, str]]:

@@ -1,17 +1,10 @@
-"""The strategy `source`: who writes sources is asked; where no source comes, the best ones are
-compiled with other flags, so that a run always ends.
+"""What the strategy `source` does where nobody has a source: the best ones are compiled with other
+flags, so that a run always ends.
 """
 from __future__ import annotations
 
-from typing import Any
-
-from rooflane.language_model.asking import Settings
-from rooflane.language_model.client import Client
-from rooflane.language_model.strategy import LanguageModel
-from rooflane.source_search.asking import SourceAsker
-from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.source_search.sources import FLAGS
-from rooflane.tuning import Exchange, Exhausted, History, Proposal, Space, Trial
+from rooflane.tuning import Exhausted, History, Proposal, Trial
 
 
 class OtherFlags:
@@ -35,14 +28,3 @@ class OtherFlags:
 
     def close(self) -> None:
         """Nothing was started."""
-
-
-class SourceWriter(LanguageModel):
-    """Modes and fallback are the language model's; the answers are sources."""
-
-    def __init__(self, space: Space, client: Client, settings: Settings,
-                 evaluator: SourceEvaluator, to_program: bool,
-                 earlier: tuple[Exchange, ...] = (), **mode: Any):
-        asker = SourceAsker(space, client, settings, evaluator, to_program, earlier)
-        super().__init__(space, client, OtherFlags(), settings=settings, asker=asker, **mode)
-        self.name = "source"

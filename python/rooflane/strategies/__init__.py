@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rooflane.strategies.asked import Asked
 from rooflane.strategies.base import Grid
 from rooflane.strategies.local import Local
 from rooflane.strategies.proposer import Proposer
@@ -23,7 +24,7 @@ DESCRIPTIONS = {
     "all": "every configuration, for complete measurements",
     "random": "seeded, without repeats",
     "local": "one tunable, one step from the best",
-    "cmaes": "CMA-ES (Optuna's)",
+    "cmaes": "CMA-ES, from the best seed point",
     "llm": "a language model; local if it fails",
     "proposer": "your own program (--proposer)",
     "source": "a language model, or your own program (--proposer), writes the kernel",
@@ -37,8 +38,7 @@ class Options:
     """What some of them need beside a space and a seed."""
     proposer: str = ""  # command line
     proposer_timeout: float = 60
-    mode: str = "one"  # of llm
-    generations: int = 5
+    generations: int | None = None  # of a language model; None: it is asked one by one
     per_generation: int = 3
     requests: int | None = None  # at most
     tokens: int | None = None
@@ -48,6 +48,14 @@ class Options:
     facts: Mapping[str, Any] = field(default_factory=dict)  # traits and roofs for the request
     on_exchange: Callable[[Exchange], None] = lambda exchange: None
     earlier: tuple[Exchange, ...] = ()  # of the run that goes on
+
+    @property
+    def asking(self) -> dict[str, Any]:
+        """How many proposals a language model is asked for, and how often."""
+        if not self.generations:
+            return {"mode": "one"}
+        return {"mode": "generations", "generations": self.generations,
+                "per_generation": self.per_generation}
 
 
 def check_name(name: str) -> str:
@@ -61,7 +69,7 @@ def check_name(name: str) -> str:
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
     """The options of single strategies."""
-    group.add_argument("--proposer", metavar="CMD",
+    group.add_argument("--proposer", metavar="CMD", default="",
                        help="with --strategy proposer or source: a program that proposes over JSON "
                             "lines")
     group.add_argument("--generations", metavar="N", type=int,
@@ -69,23 +77,19 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
                             "default: one by one")
     group.add_argument("--per-generation", metavar="N", type=int, default=Options.per_generation,
                        help="default: 3")
-    group.add_argument("--llm-requests", metavar="N", type=int, help="at most")
-    group.add_argument("--llm-tokens", metavar="N", type=int, help="at most")
-    group.add_argument("--llm-seconds", metavar="S", type=float, help="at most")
-    group.add_argument("--llm-context", metavar="TOKENS", type=int,
-                       help="the model's context window; default: 8192")
+    for name, metavar, kind, text in (
+            ("requests", "N", int, "at most"), ("tokens", "N", int, "at most"),
+            ("seconds", "S", float, "at most"),
+            ("context", "TOKENS", int, "the model's context window; default: 8192")):
+        group.add_argument(f"--llm-{name}", dest=name, metavar=metavar, type=kind, help=text)
 
 
 def options_of(given: argparse.Namespace, facts: Mapping[str, Any]) -> Options:
     """From the command line. Raises ValueError."""
     if given.strategy != "source" and (given.strategy == "proposer") != bool(given.proposer):
         raise ValueError("--strategy proposer and --proposer CMD go together")
-    return Options(proposer=given.proposer or "",
-                   mode="generations" if given.generations else "one",
-                   generations=given.generations or Options.generations,
-                   per_generation=given.per_generation, requests=given.llm_requests,
-                   tokens=given.llm_tokens, seconds=given.llm_seconds,
-                   context=given.llm_context, facts=facts)
+    return Options(facts=facts, **{name: value for name, value in vars(given).items()
+                                   if name in Options.__dataclass_fields__})
 
 
 def make(name: str, space: Space, seed: int, options: Options | None = None) -> Strategy:
@@ -100,11 +104,11 @@ def make(name: str, space: Space, seed: int, options: Options | None = None) -> 
         from rooflane.strategies.cmaes import CmaEs  # takes a second to import
         return CmaEs(name, space, seed)
     if name == "proposer":
-        return Proposer(space, options.proposer, Local("local", space, seed), seed,
-                        options.proposer_timeout)
-    from rooflane.language_model.strategy import LanguageModel
-    return LanguageModel(space, client_of(options), Local("local", space, seed), options.mode,
-                         options.generations, options.per_generation, settings_of(options))
+        asker = Proposer(space, options.proposer, seed, options.proposer_timeout)
+        return Asked(name, asker, Local("local", space, seed))
+    from rooflane.language_model.asking import Asker
+    return Asked(name, Asker(space, client_of(options), settings_of(options)),
+                 Local("local", space, seed), **options.asking)
 
 
 def seeds(space: Space, count: int = 4) -> list[Configuration]:
@@ -135,10 +139,8 @@ def client_of(options: Options, transport: Any = None) -> Any:
     is given."""
     from rooflane.language_model.client import Budget, Client
     from rooflane.language_model.endpoint import Endpoint
-    limits = {name: value for name, value in (("requests", options.requests),
-                                              ("tokens", options.tokens),
-                                              ("seconds", options.seconds)) if value is not None}
-    return Client(transport or Endpoint.from_environment(), budget=Budget(**limits),
+    return Client(transport or Endpoint.from_environment(),
+                  budget=Budget(options.requests, options.tokens, options.seconds),
                   timeout=options.answer_timeout, on_exchange=options.on_exchange,
                   earlier=options.earlier)
 

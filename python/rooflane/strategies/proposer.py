@@ -1,20 +1,10 @@
-"""The strategy `--proposer CMD`: any program proposes, over JSON lines on its standard input and
-output; its standard error passes through.
+"""`--proposer CMD`: any program proposes, over JSON lines on its standard input and output; its
+standard error passes through. docs/tuning.md has the protocol.
 
-First it is told the space:
-  {"rooflane_proposer":1,"seed":1,"space":{"kernel":"gemm","variant":"hwy","shape":"gemm:m=...",
-   "problem":{...},"threads":2,"tunables":[{"name","meaning","least","most","values":[...]}],
-   "default":{"mc":96,...},"candidates":[{"configuration":{...},"predicted_ns":1e5},...]}}
-Then, whenever configurations are wanted:
-  {"ask":{"history":[{"configuration","outcome","speed_up","reason"},... since the last ask],
-   "best":{...},"budget":{"trials_left":90,"seconds_left":null}}}
-It answers with one line, one or more configurations, which may leave tunables at their default:
-  {"configurations":[{"mc":128},...],"note":"why"}
-What is not legal becomes the nearest that is, with a note; unknown tunables and repeats are passed
-over. Whatever else happens (it ends, it says nothing for `timeout` seconds, it prints nonsense) is
-counted, and `local` takes that trial; the program is started again for the next one, and told
-everything. After three times in a row it is not asked again. In the end its input is closed; a
-second later it is killed, with all that it started.
+Illegal values become the nearest legal ones, with a note. Whatever else goes wrong (it ends, is
+silent for `timeout` seconds, prints nonsense) is counted, and the program is started again with the
+next request, which has the whole history. In the end its input is closed; a second later it is
+killed, with all that it started.
 """
 from __future__ import annotations
 
@@ -25,10 +15,10 @@ import shlex
 import signal
 import subprocess
 import time
-from collections import Counter, deque
+from collections import Counter
 from typing import IO, Any
 
-from rooflane.tuning import Configuration, History, Proposal, Space, Strategy, Trial
+from rooflane.tuning import Configuration, History, Proposal, Space, Trial, text_of
 
 PROTOCOL = 1
 MOST_FAILURES = 3  # in a row
@@ -100,50 +90,43 @@ class Program:
 
 
 class Proposer:
-    """`stand_in` takes the trials that the program has nothing usable for."""
+    """Asks the program; an Asker of asked.py."""
 
-    def __init__(self, space: Space, command: str, stand_in: Strategy, seed: int,
-                 timeout: float = 60):
-        self.name = "proposer"
+    own = "proposer"
+
+    def __init__(self, space: Space, command: str, seed: int, timeout: float = 60):
         self.failures: Counter[str] = Counter()
-        self._space, self._command, self._seed = space, command, seed
-        self._stand_in, self._timeout = stand_in, timeout
+        self._space, self._command, self._seed, self._timeout = space, command, seed, timeout
         self._program: Program | None = None
         self._told = self._row = 0
-        self._queue: deque[Proposal] = deque()
 
-    def propose(self, history: History) -> Proposal:
-        """Its next configuration, or the stand-in's. Raises Exhausted."""
-        if not self._queue and self._row < MOST_FAILURES:
-            try:
-                self._ask(history)
-                self._row = 0
-            except Failed as failure:
-                self.failures[str(failure)] += 1
-                self._row += 1
-                self._end()
-        while self._queue:
-            proposal = self._queue.popleft()
-            if not history.tried(proposal.configuration):
-                return proposal
-        proposal = self._stand_in.propose(history)
-        return Proposal(proposal.configuration, self._stand_in.name, proposal.note)
+    def ask(self, history: History, count: int = 1) -> list[Proposal]:
+        """As many as it names; none where it failed, and after MOST_FAILURES in a row."""
+        del count
+        if self._row >= MOST_FAILURES:
+            return []
+        try:
+            found = self._ask(history)
+            self._row = 0
+        except Failed as failure:
+            self.failures[str(failure)] += 1
+            self._row += 1
+            self.close()
+            return []
+        new = {text_of(one.configuration): one for one in reversed(found)
+               if not history.tried(one.configuration)}
+        return list(new.values())[::-1]
 
     def observe(self, trial: Trial) -> None:
         """The program is told with the next ask."""
-        self._stand_in.observe(trial)
 
     def close(self) -> None:
         """Ends the program."""
-        self._end()
-        self._stand_in.close()
-
-    def _end(self) -> None:
         if self._program is not None:
             self._program.end()
         self._program, self._told = None, 0
 
-    def _ask(self, history: History) -> None:
+    def _ask(self, history: History) -> list[Proposal]:
         messages: list[dict[str, Any]] = []
         if self._program is None:
             self._program = Program(self._command)
@@ -157,9 +140,9 @@ class Proposer:
             "best": best.configuration if best else None,
             "budget": {"trials_left": history.trials_left,
                        "seconds_left": history.seconds_left}}})
-        self._take(self._program.ask(messages, self._timeout))
+        return self._read(self._program.ask(messages, self._timeout))
 
-    def _take(self, answer: Any) -> None:
+    def _read(self, answer: Any) -> list[Proposal]:
         try:
             note = str(answer.get("note") or "")[:LONGEST_NOTE]
             wanted = [{name: whole(name, value) for name, value in one.items()}
@@ -175,9 +158,9 @@ class Proposer:
         clamped = [{name: min(max(value, names[name].least), names[name].most)
                     for name, value in one.items()} for one in known]
         complete = [{**self._space.default, **one} for one in clamped]
-        for asked, legal in zip(known, self._space.constraints.nearest(complete)):
-            self._queue.append(Proposal(legal.configuration, self.name,
-                                        joined(note, asked, legal.configuration)))
+        legal = self._space.constraints.nearest(complete)
+        return [Proposal(one.configuration, note=joined(note, asked, one.configuration))
+                for asked, one in zip(known, legal)]
 
 
 def whole(name: str, value: Any) -> int:

@@ -61,7 +61,8 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     strategies.add_arguments(how)
     result = parser.add_argument_group("results")
     result.add_argument("--archive", metavar="URL", help="SQLite file or database URL")
-    result.add_argument("--resume", action="store_true", help="continue interrupted searches")
+    result.add_argument("--resume", action="store_true",
+                        help="continue interrupted searches; print finished ones")
     result.add_argument("--report", metavar="DIR", type=Path, help="write report.txt and .html")
     result.add_argument("--export", metavar="FILE", type=Path,
                         help="also write to this file of tuned schedules; with --strategy source: "
@@ -81,7 +82,7 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     if given.budget < 1:
         parser.error("--budget: at least 1")
     if given.strategy == "source":
-        for option in ("cluster", "report", "space"):
+        for option in ("cache", "cluster", "report", "space"):
             if getattr(given, option):
                 parser.error(f"--{option} does not go with --strategy source")
     elif given.unsafe:

@@ -2,25 +2,21 @@
 time (remote.py; nodes.py starts them).
 
 Machines of the same fingerprint share a search, with a configuration in flight on each; different
-ones have searches of their own. Which worker takes what is decided here and not by Dask: a proposal
-is made when a worker is free, and that worker says what is legal, so that nothing disturbs those
-that measure. Only this process writes the archive, a trial when its result is here: what a worker
-was at when it died was never recorded, and is evaluated again elsewhere.
+ones have searches of their own. A request may run on any machine of its kind: Dask decides, and
+runs it elsewhere if a worker dies. Only this process writes the archive, a trial when its result
+is here: what a worker was at when it died was never recorded.
 """
 from __future__ import annotations
 
 import argparse
-import asyncio
 import copy
 import hashlib
 import json
 import sys
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
 from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,7 +41,7 @@ from rooflane.tuning import (
 )
 
 RESOURCE = "rooflane"  # one of it a machine
-MOST_DEATHS = 3  # workers that a configuration may take along before it counts as a crash
+MOST_DEATHS = 3  # workers that a request may take along before it counts as a crash
 POLL = 0.5  # seconds between looks at who is alive
 CONNECT = 5.0  # seconds to reach the scheduler
 ANSWER = 30.0  # and for its answers
@@ -80,32 +76,13 @@ class Cluster:
         """Leaves the cluster; workers end what they are at, and wait for the next."""
         self.client.close(timeout=2)
 
-    def submit(self, worker: str, function: Any, *arguments: Any) -> Future:
-        """Starts a call on a worker; nowhere else if that one dies."""
+    def submit(self, workers: set[str], function: Any, *arguments: Any) -> Future:
+        """Starts a call on one of the workers."""
         try:
-            return self.client.submit(function, *arguments, workers=[worker], pure=False,
+            return self.client.submit(function, *arguments, workers=sorted(workers), pure=False,
                                       allow_other_workers=False, resources={RESOURCE: 1})
         except Exception as error:
             raise Gone(f"the cluster's scheduler is gone ({error})") from error
-
-    def result(self, worker: str, future: Future) -> Any:
-        """Fetches a finished result of a worker; Future.result() waits forever where the worker
-        dies before it hands it over. Raises _Died, Gone, Stopped, and the exceptions of the
-        call."""
-        fetched = asyncio.run_coroutine_threadsafe(
-            _fetch(self.client, future), self.client.loop.asyncio_loop)
-        while True:
-            try:
-                return fetched.result(timeout=POLL)
-            except NotYet:
-                if fetched.done():  # just now, or by a time-out of its own
-                    fails = fetched.cancelled() or fetched.exception() is not None
-                else:
-                    fails = worker not in self.workers()
-                if fails:
-                    future.cancel()
-                    fetched.cancel()
-                    raise _Died("its worker died") from None
 
     def workers(self) -> set[str]:
         """Those that are alive. Raises Gone, Stopped."""
@@ -126,22 +103,18 @@ class Cluster:
         alive = self.workers()
         with self._lock:
             for worker in alive - self._asked.keys() - self._known.keys():
-                self._asked[worker] = self.submit(worker, remote.describe, self.given,
+                self._asked[worker] = self.submit({worker}, remote.describe, self.given,
                                                   self.options)
-            for worker in self._asked.keys() - alive:
-                self._asked.pop(worker).cancel()
             for worker, future in list(self._asked.items()):
-                if future.status != "pending":
-                    self._known[worker] = self._described(worker, self._asked.pop(worker))
+                if worker in alive and future.status == "pending":
+                    continue
+                del self._asked[worker]
+                try:
+                    if worker in alive:
+                        self._known[worker] = future.result(timeout=ANSWER)
+                except Exception as error:  # whatever Dask or the worker raised
+                    self._known[worker] = f"{type(error).__name__}: {error}"
             return {worker: self._known.get(worker) for worker in alive}
-
-    def _described(self, worker: str, future: Future) -> remote.Machine | str:
-        try:
-            return self.result(worker, future)
-        except (Gone, Stopped):
-            raise
-        except Exception as error:  # whatever Dask or the worker raised
-            return f"{type(error).__name__}: {error}"
 
     def claim(self, run: int) -> bool:
         """Whether nobody goes on with this run yet: machines that differ in their build only may
@@ -154,10 +127,7 @@ class Cluster:
     def groups(self) -> list[remote.Machine]:
         """One of each kind of machine, once all workers told who they are. Raises Unavailable."""
         deadline = time.monotonic() + WITHOUT_WORKERS
-        while True:
-            machines = self.machines()
-            if machines and None not in machines.values():
-                break
+        while not (machines := self.machines()) or None in machines.values():
             if not machines and time.monotonic() > deadline:
                 raise command.Unavailable("--cluster: it has no worker with the resource "
                                           f"{RESOURCE}: tune.py worker starts one")
@@ -173,21 +143,19 @@ class Cluster:
         return list(found.values())
 
 
-async def _fetch(client: Client, future: Future) -> Any:
-    return (await client.gather([future], asynchronous=True))[0]
-
-
 @dataclass(eq=False)
 class Flight:
-    """A request that a worker is at."""
-    worker: str
-    configuration: Configuration
+    """A request that some worker is at."""
+    op: str
+    arguments: tuple[Any, ...]
+    workers: set[str]  # any of them
     future: Future
+    deaths: int = 0
 
 
 class ClusterEvaluator:
-    """The interface of Evaluator over the workers of one kind of machine. What search and final
-    ask for outside flights runs on one of them, the same one as long as it lives and is free."""
+    """The interface of Evaluator over the workers of one kind of machine. What is evaluated outside
+    a search's flights runs on one of them, the same one as long as it lives."""
 
     def __init__(self, cluster: Cluster, machine: remote.Machine):
         self._cluster, self._machine = cluster, machine
@@ -196,7 +164,6 @@ class ClusterEvaluator:
         self._home = ""
         self._flights: list[Flight] = []
         self._excluded: dict[str, Refused | Lost] = {}  # of the target that is open
-        self._deaths: Counter[str] = Counter()
         self._landed = threading.Event()
         self.facts: dict[str, Any] = {}
 
@@ -205,7 +172,6 @@ class ClusterEvaluator:
         that have another default of their own sit it out."""
         self.target, self._default = target, ""
         self._excluded.clear()
-        self._deaths.clear()
         space, self.facts = self._call("open")
         self._default = text_of(space.default)
         return replace(space, constraints=self)
@@ -221,12 +187,7 @@ class ClusterEvaluator:
     def evaluate(self, configurations: Sequence[Configuration], steps: Sequence[Step],
                  best: float = 1, fresh: bool = False) -> list[Evaluation]:
         """As Evaluator.evaluate, on one machine."""
-        try:
-            return self._call("evaluate", list(configurations), list(steps), best, fresh)
-        except _Died as error:
-            if len(configurations) == 1:
-                return [_crash(configurations[0], str(error))]
-            return [self.evaluate([one], steps, best, fresh)[0] for one in configurations]
+        return self._call("evaluate", list(configurations), list(steps), best, fresh)
 
     def compare(self, pairs: Sequence[Rounds], level: float = 0.99) -> list[Comparison]:
         """As Evaluator.compare."""
@@ -234,60 +195,49 @@ class ClusterEvaluator:
 
     def keep(self, *arguments: Any) -> None:
         """Writes a verdict into the own store of each machine; one that dies has none."""
-        futures = {worker: self._cluster.submit(worker, remote.keep, *arguments)
-                   for worker in sorted(self._members())}
-        for worker, future in futures.items():
+        futures = [self._cluster.submit({worker}, remote.keep, *arguments)
+                   for worker in sorted(self._members())]
+        for future in futures:
             try:
-                self._cluster.result(worker, future)
+                future.result(timeout=ANSWER)
             except Exception as error:  # the archive has it all the same
                 print(f"rooflane: a machine's store was not written: {error}", file=sys.stderr)
 
     # --- flights -----------------------------------------------------------------------------
 
-    def free(self, wait: bool = False) -> str | None:
-        """A worker that is at nothing; with `wait`, when there is one. Raises Gone, and Refused or
-        Lost where none can evaluate the target."""
+    def able(self) -> set[str]:
+        """The workers that can evaluate the target; waits for one. Raises Gone, and Refused or Lost
+        where none can."""
         deadline = time.monotonic() + WITHOUT_WORKERS
         while True:
             members = self._members()
-            # A flight that ended and was not looked at yet leaves its worker free: whoever waits
-            # here looks at none.
-            busy = {flight.worker for flight in self._flights
-                    if flight.future.status == "pending"}
-            if idle := members - busy - self._excluded.keys():
-                return self._home if self._home in idle else min(idle)
-            if not wait:
-                return None
-            if members and not members - self._excluded.keys():
-                raise next(iter(self._excluded.values()))
+            if found := members - self._excluded.keys():
+                return found
             if members:
-                deadline = time.monotonic() + WITHOUT_WORKERS
+                raise next(iter(self._excluded.values()))
             if time.monotonic() > deadline:
                 raise Gone(f"no worker is left of {self._machine.key}; the same command with "
                            "--resume goes on")
             time.sleep(POLL)
 
-    def start(self, worker: str, configuration: Configuration, steps: Sequence[Step],
-              best: float) -> Flight:
-        """Begins an evaluation."""
-        future = self._submit(worker, "evaluate", [configuration], list(steps), best)
-        flight = Flight(worker, configuration, future)
+    def fly(self, configuration: Configuration, steps: Sequence[Step], best: float) -> Flight:
+        """Begins an evaluation beside others."""
+        flight = self._start("evaluate", ([configuration], list(steps), best), self.able())
         self._flights.append(flight)
         return flight
 
-    def landed(self) -> list[tuple[Flight, Evaluation | None]]:
-        """Waits for flights to end; None: the worker died or would not, hence to be started again.
-        Raises Gone, Stopped."""
-        while self._flights:
-            members = self._members()
-            done = [flight for flight in self._flights
-                    if flight.future.status != "pending" or flight.worker not in members]
-            if done:
-                self._flights = [flight for flight in self._flights if flight not in done]
-                return [(flight, self._found(flight)) for flight in done]
-            self._landed.wait(POLL)
-            self._landed.clear()
-        return []
+    def landed(self) -> list[tuple[Flight, Evaluation]]:
+        """Waits for flights to end. Raises Gone, Stopped, Refused, Lost."""
+        found: list[tuple[Flight, Evaluation]] = []
+        while self._flights and not found:
+            for flight in list(self._flights):
+                if (answer := self._answer(flight)) is not None:
+                    self._flights.remove(flight)
+                    found.append((flight, answer[0]))
+            if not found:
+                self._landed.wait(POLL)
+                self._landed.clear()
+        return found
 
     def abandon(self) -> None:
         """Forgets all flights: the search was ended from outside."""
@@ -295,99 +245,78 @@ class ClusterEvaluator:
             flight.future.cancel()
         self._flights.clear()
 
-    def _found(self, flight: Flight) -> Evaluation | None:
-        text = text_of(flight.configuration)
-        try:
-            answer = self._answer(flight.worker, flight.future)
-        except _Died as error:
-            answer = None
-            self._deaths[text] += error.deaths
-        if answer is not None and not answer.failure:
-            return answer.value[0]
-        if answer is not None:
-            self._exclude(flight.worker, answer)
-            self._deaths[text] += answer.failure == "lost"  # its program does not come back
-        if self._deaths[text] >= MOST_DEATHS:
-            return _crash(flight.configuration, f"{MOST_DEATHS} workers died of it")
-        return None
-
-    # --- calls -------------------------------------------------------------------------------
-
     def _call(self, op: str, *arguments: Any) -> Any:
-        deaths = 0
-        while deaths < MOST_DEATHS:
-            self._home = worker = self.free(wait=True)
-            future = self._submit(worker, op, *arguments)
-            while future.status == "pending" and worker in self._members():
-                self._landed.wait(POLL)
-                self._landed.clear()
-            try:
-                answer = self._answer(worker, future)
-            except _Died as error:
-                deaths += error.deaths
-                continue
-            if answer.failure == "differs":
-                self._exclude(worker, answer)
-            elif answer.failure:
-                raise _failure(answer)
-            else:
-                return answer.value
-        raise _Died(f"{MOST_DEATHS} workers died of it")
+        workers = self.able()
+        if op == "evaluate" and self._home in workers:
+            workers = {self._home}
+        flight = self._start(op, arguments, workers)
+        while (answer := self._answer(flight)) is None:
+            self._landed.wait(POLL)
+            self._landed.clear()
+        return answer
 
-    def _submit(self, worker: str, op: str, *arguments: Any) -> Future:
+    def _start(self, op: str, arguments: tuple[Any, ...], workers: set[str]) -> Flight:
+        return Flight(op, arguments, workers, self._submit(op, arguments, workers))
+
+    def _submit(self, op: str, arguments: tuple[Any, ...], workers: set[str]) -> Future:
         cluster = self._cluster
-        future = cluster.submit(worker, remote.serve, remote.Request(
+        future = cluster.submit(workers, remote.serve, remote.Request(
             op, cluster.options, cluster.given.timeout, self.target, self._default, arguments))
         future.add_done_callback(lambda _: self._landed.set())
         return future
 
-    def _answer(self, worker: str, future: Future) -> remote.Answer:
-        """The answer of a future that ended, or of one with a worker that did. Raises _Died, Lost,
-        Gone."""
-        if future.status == "pending":
-            future.cancel()
-            raise _Died("its worker died")
-        if future.status == "finished":
-            try:
-                return self._cluster.result(worker, future)
-            except (Gone, Stopped, _Died):
-                raise
-            except Exception as error:  # of the connection: serve() raises nothing
-                raise _Died(f"its worker died ({error})") from error
-        self._cluster.workers()  # where the scheduler is gone, all futures are cancelled
-        if future.status != "error":
-            raise _Died("its worker died")
-        error = future.exception(timeout=ANSWER)
-        if isinstance(error, KilledWorker):
-            raise _Died(str(error), MOST_DEATHS)
-        raise Lost(f"a worker: {type(error).__name__}: {error}")
+    def _answer(self, flight: Flight) -> Any:
+        """What a request came to; None: nothing yet. It begins again where all its workers died,
+        its result was lost with one, or one sits the target out. Raises Gone, Stopped, Refused,
+        Lost."""
+        future = flight.future
+        if future.status == "pending" and flight.workers & self._members():
+            return None
+        answer = None
+        try:
+            if future.status == "finished":
+                answer = future.result(timeout=ANSWER)
+            elif future.status == "error":
+                raise future.exception(timeout=ANSWER)
+        except KilledWorker:  # Dask tried it on as many as it may
+            flight.deaths = MOST_DEATHS
+        except Exception as error:
+            if future.status == "error":  # serve() raises nothing
+                raise Lost(f"a worker: {type(error).__name__}: {error}") from error
+        if answer is not None and not answer.failure:
+            self._home = answer.worker
+            return answer.value
+        if answer is not None:
+            failure = (Lost(answer.reason) if answer.failure == "lost"
+                       else Refused(answer.reason, answer.status or "FAILED"))
+            if answer.failure == "refused" and flight not in self._flights:
+                raise failure
+            self._excluded[answer.worker] = failure
+            print(f"rooflane: {answer.worker} sits {self.target.shape} out: {answer.reason}",
+                  file=sys.stderr)
+        flight.deaths += answer is None or answer.failure == "lost"
+        future.cancel()
+        if flight.deaths >= MOST_DEATHS:
+            return self._crashed(flight)
+        flight.workers = self.able()
+        flight.future = self._submit(flight.op, flight.arguments, flight.workers)
+        return None
+
+    def _crashed(self, flight: Flight) -> Any:
+        """A crash; each of several configurations is tried alone. Raises Lost."""
+        reason = f"{MOST_DEATHS} workers died of it"
+        if flight.op != "evaluate":
+            raise Lost(reason)
+        configurations, *more = flight.arguments
+        if len(configurations) == 1:
+            return [Evaluation(configurations[0], Outcome.CRASH, reason, None, [], [], None, None,
+                               0, Cost())]
+        return [self.evaluate([one], *more)[0] for one in configurations]
 
     def _members(self) -> set[str]:
         return {worker for worker, machine in self._cluster.machines().items()
                 if isinstance(machine, remote.Machine)
                 and machine.fingerprint == self._machine.fingerprint}
-
-    def _exclude(self, worker: str, answer: remote.Answer) -> None:
-        self._excluded[worker] = _failure(answer)
-        print(f"rooflane: {worker} sits {self.target.shape} out: {answer.reason}",
-              file=sys.stderr)
-
-
-class _Died(Lost):
-    """A worker; `deaths`: how many of them, as far as is known."""
-
-    def __init__(self, reason: str, deaths: int = 1):
-        super().__init__(reason)
-        self.deaths = deaths
-
-
-def _failure(answer: remote.Answer) -> Refused | Lost:
-    return (Lost(answer.reason) if answer.failure == "lost"
-            else Refused(answer.reason, answer.status or "FAILED"))
-
-
-def _crash(configuration: Configuration, reason: str) -> Evaluation:
-    return Evaluation(configuration, Outcome.CRASH, reason, None, [], [], None, None, 0, Cost())
 
 
 @dataclass
@@ -419,7 +348,6 @@ class ParallelSearch(Search):
         super().__post_init__()
         self.history: HistoryAhead = HistoryAhead(self.space, self.history.trials)
         self._jobs: dict[Flight, Job] = {}
-        self._again: deque[Job] = deque()  # that died with their worker
 
     def execute(self, batch: int | None = None) -> History:
         """Searches until a limit is reached or the strategy knows nothing further, and all that
@@ -435,23 +363,18 @@ class ParallelSearch(Search):
             self.evaluator.abandon()
 
     def _fill(self) -> None:
-        while (worker := self.evaluator.free(wait=not self._jobs)) and (job := self._next()):
+        while len(self._jobs) < len(self.evaluator.able()) and (job := self._next()):
             best = self.history.best
-            flight = self.evaluator.start(worker, job.proposal.configuration, self.steps,
-                                          best.ratio.value if best and best.ratio else 1)
+            flight = self.evaluator.fly(job.proposal.configuration, self.steps,
+                                        best.ratio.value if best and best.ratio else 1)
             self._jobs[flight] = job
             self.history.flying.add(text_of(job.proposal.configuration))
 
-    def _land(self, job: Job, found: Evaluation | None) -> None:
-        if found is None:
-            self._again.append(job)
-            return
+    def _land(self, job: Job, found: Evaluation) -> None:
         self.history.flying.discard(text_of(job.proposal.configuration))
         self._record(found, job.proposal, job.strategy, job.seconds)
 
     def _next(self) -> Job | None:
-        if self._again:
-            return self._again.popleft()
         if not self.history.trials:  # the default, alone
             return None if self._jobs else Job(Proposal(self.seeds[0]), "seed")
         if self._ended() or (self.history.trials_left is not None
@@ -501,7 +424,7 @@ class ClusterTuning(command.Tuning):
                     break
         return 0
 
-    def line_of(self, done: command.Done) -> str:
+    def line_of(self, done: command.Course) -> str:
         """With the machine's name."""
         return f"{super().line_of(done)}\n  on {self.machine.key}"
 

@@ -9,7 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rooflane import program, report, strategies
@@ -42,32 +42,14 @@ class Unavailable(Exception):
     """A request that this machine cannot serve: exit status 3."""
 
 
-@dataclass
-class Done:
-    """One target's result, for reports."""
-    space: Space
-    history: History
-    verdict: Verdict | None
-    run: int
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-def run(*words: str) -> str:
-    """What the program prints. Raises Wrong, Unavailable."""
-    try:
-        return program.run(program.path(), words).stdout
-    except program.Refused as refused:
-        error = Wrong if refused.status == program.ARGUMENT else Unavailable
-        raise error(str(refused)) from None
-
-
 def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
     """Problems times thread counts. Raises Wrong, Unavailable."""
     if not (given.shape or given.preset or given.model):
         raise Wrong("--shape, --preset or --model says what to tune")
-    words = [word for option in ("shape", "preset") for value in getattr(given, option)
-             for word in (f"--{option}", value)]
-    listed = json.loads(run("list", "--json", *words))
+    try:
+        listed = evaluator.list(given.shape, given.preset)
+    except Refused as refused:
+        raise Wrong(str(refused)) from None
     kernels = {kernel["name"]: kernel for kernel in listed["kernels"]}
     if given.kernel and given.kernel not in kernels:
         raise Wrong(f"-k: unknown kernel '{given.kernel}'; valid: {', '.join(kernels)}")
@@ -89,14 +71,14 @@ def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
         variants = {v["name"]: v for v in kernels[kernel]["variants"]}
         found = variants.get(given.variant)
         several = given.model or given.preset  # lists of problems of many kinds
-        if found is None and not given.plugin:
+        if found is None:
             if several:
                 continue
             raise Wrong(f"-v: {kernel} has no variant '{given.variant}'; valid: "
                         + ", ".join(variants))
-        if found and not found["available"]:
+        if not found["available"]:
             raise Unavailable(f"{given.variant}: {found['reason']}")
-        if found and not found["tunables"]:
+        if not found["tunables"]:
             if several:
                 continue
             raise Unavailable(f"{kernel} {given.variant} has no tunables")
@@ -110,14 +92,18 @@ def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
 
 def calls_of_model(name: str) -> list[tuple[int, str]]:
     """How often a model calls which problem, step by step. Raises Wrong, Unavailable."""
-    text = run("model", name, "--dry-run")
+    try:
+        text = program.run(program.path(), ["model", name, "--dry-run"]).stdout
+    except program.Refused as refused:
+        error = Wrong if refused.status == program.ARGUMENT else Unavailable
+        raise error(str(refused)) from None
     found = re.findall(r"^\S+ +(\d+) +(\S+:\S+)$", text, re.MULTILINE)
     if not found:
         raise Wrong(f"--model {name}: it has no steps")
     return [(int(calls), problem) for calls, problem in found]
 
 
-def thread_counts(given: argparse.Namespace, variant: dict[str, Any] | None,
+def thread_counts(given: argparse.Namespace, variant: dict[str, Any],
                   evaluator: Evaluator) -> list[int]:
     """As asked for; else 1 and all cores, all cores alone for a device."""
     if given.threads:
@@ -131,10 +117,10 @@ def thread_counts(given: argparse.Namespace, variant: dict[str, Any] | None,
             raise Unavailable(f"--threads {max(counts)}: this machine has "
                               f"{len(os.sched_getaffinity(0))} logical CPUs")
         return counts
-    if variant and variant["threads"] == "one":
+    if variant["threads"] == "one":
         return [1]
     cores = evaluator.cores
-    return sorted({1, cores}) if variant and variant["threads"] == "many" else [cores]
+    return sorted({1, cores}) if variant["threads"] == "many" else [cores]
 
 
 class Progress:
@@ -181,16 +167,24 @@ class Course:
     facts: dict[str, Any]
     run: int
     search: Search
+    verdict: Verdict | None = None  # from the beginning on of a run that had finished before
     is_searched: bool = False
     batches: int = 0
     last: float = 0.0  # the logarithm of the speed-up that the last batch brought
+
+    @property
+    def history(self) -> History:
+        """Its trials so far."""
+        return self.search.history
 
 
 class Tuning:
     """All targets of one call."""
 
     search = Search  # how one is searched
-    shares = True  # whether several searches share their evaluations
+    # Schedules or sources are searched. Searches of schedules share their evaluations, and what
+    # they decided is final.
+    schedules = True
 
     def __init__(self, given: argparse.Namespace, targets: list[Target], archive: Archive,
                  evaluator: Evaluator):
@@ -198,12 +192,12 @@ class Tuning:
         self.archive, self.evaluator = archive, evaluator
         self.progress = Progress(len(targets))
         self.deadline = time.monotonic() + given.max_time if given.max_time else None
-        self.done: list[Done] = []
+        self.done: list[Course] = []
         self.failed: list[str] = []
 
     def run(self) -> int:
         """Searches and last comparisons; the exit status."""
-        if self.shares and len(self.targets) > 1 and self.given.strategy != "all":
+        if self.schedules and len(self.targets) > 1 and self.given.strategy != "all":
             self.run_shared()
         else:
             for index, target in enumerate(self.targets):
@@ -256,7 +250,8 @@ class Tuning:
         space = self.evaluator.open(target)
         facts = self.evaluator.facts
         run = self.run_of(space, facts)
-        trials, earlier = self.archive.trials(run), self.archive.exchanges(run)
+        record = self.archive.record_of(run)
+        trials, earlier = record.trials, record.exchanges
         options = strategies.options_of(given, {
             "machine": facts["machine"], "traits": facts["traits"], "roof_ns": space.roof_ns})
         options.earlier = tuple(earlier)
@@ -267,22 +262,23 @@ class Tuning:
         search = self.search(space, self.evaluator, strategy, self.seeds_of(space), limits,
                              self.archive, run, COMPLETE if complete else HALVING, trials,
                              self.progress.of_history)
-        return Course(target, space, facts, run, search)
+        return Course(target, space, facts, run, search,
+                      record.verdict if self.schedules and record.state == "finished" else None)
 
     def share(self, courses: list[Course]) -> None:
         """Batches of evaluations. Each goes to the search with the largest expected gain times
         weight, until none promises anything, or the evaluations or the time of all are used up. A
         search that fails leaves the list."""
         left = (self.given.budget * len(courses)
-                - sum(len(course.search.history.trials) for course in courses))
+                - sum(len(course.history.trials) for course in courses))
         seconds, begin = self.seconds_for(1), time.monotonic()
         errors = worth.ModelErrors()
-        playing = list(courses)
+        playing = [course for course in courses if course.verdict is None]
         while playing and left > 0 and (seconds is None or time.monotonic() - begin < seconds):
             course = max(playing, key=lambda one: self.pays(one, errors))
             if self.pays(course, errors) == 0:
                 return
-            history = course.search.history
+            history = course.history
             tried, best = len(history.trials), history.best
             course.search.limits.trials = tried + left
             batch = min(left, worth.BATCH if course.batches else len(course.search.seeds))
@@ -306,7 +302,7 @@ class Tuning:
         first."""
         if not course.batches:
             return math.inf
-        history = course.search.history
+        history = course.history
         gain = worth.gain_of_batch(history, errors, course.batches, course.last)
         return (gain * worth.seconds_of(history) * course.target.weight if gain >= worth.DOUBT
                 else 0.0)
@@ -324,6 +320,10 @@ class Tuning:
     def finish(self, course: Course, left: int) -> None:
         """Searches, unless that was done, and compares; so many targets share the time that is
         left. Raises Refused, Lost."""
+        if course.verdict is not None:
+            self.end(course, course.verdict, "finished")
+            self.tell(course)
+            return
         state, verdict = "interrupted", None
         try:
             self.open_again(course)
@@ -331,25 +331,31 @@ class Tuning:
                 course.search.limits.seconds = self.seconds_for(left)
                 course.search.execute()
             verdict = self.decide(course.space, course.target, course.search, left)
+            # Before the run counts as finished: --resume would not keep it again.
+            self.keep(course, verdict)
             state = "undecided" if verdict.kind == "undecided" else "finished"
         except (Refused, Lost):
             state = "failed"
             raise
         finally:
             self.end(course, verdict, state)
-        self.keep(course.space, course.search.history, verdict, course.facts)
-        done = Done(course.space, course.search.history, verdict, course.run, course.facts)
+        course.verdict = verdict
+        self.tell(course)
+
+    def tell(self, course: Course) -> None:
+        """Reports a target's result."""
         if self.given.report:
-            self.report(done, course.target)
-        self.done.append(done)
+            self.report(course)
+        self.done.append(course)
         self.progress.clear()
         if not self.given.json:
-            print(self.line_of(done), flush=True)
+            print(self.line_of(course), flush=True)
 
     def end(self, course: Course, verdict: Verdict | None, state: str) -> None:
         """Closes what a search has open."""
         course.search.strategy.close()
-        self.archive.finish_run(course.run, verdict, state)
+        if course.verdict is None:
+            self.archive.finish_run(course.run, verdict, state)
 
     def strategy_of(self, space: Space, options: strategies.Options,
                     trials: list[Trial]) -> Strategy:
@@ -361,27 +367,27 @@ class Tuning:
         """What is tried first."""
         return strategies.seeds(space)
 
-    def line_of(self, done: Done) -> str:
+    def line_of(self, done: Course) -> str:
         """A target's result for people."""
         return line_of(done, final.describe(done.verdict, done.space.default))
 
     def run_of(self, space: Space, facts: dict[str, Any]) -> int:
-        """The archive's number: of the run that goes on, or of a new one."""
+        """The archive's number: of the run that goes on or has finished, or of a new one."""
         given = self.given
         settings = {"budget": given.budget, "seed": given.seed, "max_time": given.max_time,
                     "stop_at": given.stop_at, "patience": given.patience}
         machine = {**facts["machine"], "isa": space.isa, "device": space.device,
                    "driver": facts["driver"]}
-        run = (self.archive.unfinished(space, machine, given.strategy, settings)
+        run = (self.archive.resumable(space, machine, given.strategy, settings)
                if given.resume else None)
         if run is not None:
             self.archive.resume_run(run)
             return run
         return self.archive.begin_run(space, machine, facts["build"], given.strategy, settings)
 
-    def report(self, done: Done, target: Target) -> None:
+    def report(self, done: Course) -> None:
         """Into the folder of --report; where there are several targets, in one of each."""
-        folder = self.given.report
+        folder, target = self.given.report, done.target
         if len(self.targets) > 1:
             name = f"{target.shape} {target.variant} {target.threads}"
             folder /= "".join(c if c.isalnum() or c in "=,-" else "-" for c in name)
@@ -417,10 +423,10 @@ class Tuning:
             verdict.exact = not final.serves_neighbours(verdict.neighbours)
         return verdict
 
-    def keep(self, space: Space, history: History, verdict: Verdict,
-             facts: dict[str, Any]) -> None:
+    def keep(self, course: Course, verdict: Verdict) -> None:
         """Into the store, the file of --export and that of --export-space. Where the default stays
         because nothing was decided, what is stored stays too."""
+        space, facts = course.space, course.facts
         machine = facts["machine"]
         if verdict.kind != "undecided" or verdict.chosen != space.default:
             if not self.given.no_store:
@@ -428,14 +434,15 @@ class Tuning:
             if self.given.export:
                 export.keep(self.given.export, machine, space, verdict, facts["build"])
         if self.given.export_space:
-            spaces.add(self.given.export_space, [spaces.record(space, machine, history.trials)])
+            spaces.add(self.given.export_space,
+                       [spaces.record(space, machine, course.history.trials)])
 
     def keep_in_store(self, space: Space, verdict: Verdict, facts: dict[str, Any]) -> None:
         """Into the store of the machine that was measured."""
         export.keep(self.evaluator.store, facts["machine"], space, verdict, facts["build"])
 
 
-def line_of(done: Done, description: str) -> str:
+def line_of(done: Course, description: str) -> str:
     """A target's result for people, with the verdict in a line."""
     space, history, verdict = done.space, done.history, done.verdict
     correct = sum(trial.correct for trial in history.trials)
@@ -456,12 +463,12 @@ def line_of(done: Done, description: str) -> str:
     return text
 
 
-def json_of(done: Done) -> dict[str, Any]:
+def json_of(done: Course) -> dict[str, Any]:
     """The same for programs."""
     verdict = done.verdict
     return {**export.entry_of(done.space, verdict, done.facts["build"]), "run": done.run,
             "kind": verdict.kind, "seconds_more": round(verdict.seconds_more),
-            "cache": done.space.cache, "evaluations": len(done.history.trials),
+            "evaluations": len(done.history.trials),
             "correct": sum(trial.correct for trial in done.history.trials),
             "tie_set": [text_of(one.configuration) for one in verdict.tie_set],
             "neighbours": [{"shape": n.shape, "cache": n.cache, "outcome": n.outcome.value,
@@ -469,7 +476,7 @@ def json_of(done: Done) -> dict[str, Any]:
                            for n in verdict.neighbours]}
 
 
-def overall(done: list[Done]) -> str:
+def overall(done: list[Course]) -> str:
     """The geometric mean over targets."""
     logs = [-math.log(one.verdict.ratio.value) for one in done]
     changed = sum(one.verdict.chosen != one.space.default for one in done)
@@ -482,7 +489,7 @@ def space_document(space: Space) -> dict[str, Any]:
     return {"title": space.title, "shape": space.shape, "variant": space.variant,
             "threads": space.threads, "cache": space.cache, "isa": space.isa,
             "device": space.device, "math": space.math, "roof_ns": space.roof_ns,
-            "default": text_of(space.default),
+            "default": text_of(space.default), "prediction_error": space.prediction_error,
             "tunables": [{"name": t.name, "meaning": t.meaning, "least": t.least, "most": t.most,
                           "values": t.values, "selects": t.selects} for t in space.tunables],
             "candidates": [{"tuning": text_of(c.configuration), "predicted_ns": c.predicted_ns}
@@ -506,6 +513,8 @@ def print_spaces(evaluator: Evaluator, targets: list[Target], as_json: bool) -> 
                          if candidate["predicted_ns"] else "not predicted")
             mark = "  default" if candidate["tuning"] == told["default"] else ""
             print(f"  {time_text}  {candidate['tuning']}{mark}")
+        if told["prediction_error"]:
+            print(f"  standard error of a ratio of predictions: {told['prediction_error']:.0%}")
     return 0
 
 

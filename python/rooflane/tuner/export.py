@@ -17,7 +17,7 @@ from rooflane import files
 from rooflane.tuning import Space, Verdict, text_of
 
 VERSION = 1
-KEYS = ("kernel", "variant", "shape", "math", "threads", "isa", "device")  # of a case
+KEYS = ("kernel", "variant", "shape", "math", "threads", "isa", "device", "cache")  # of a case
 
 
 class BadFile(Exception):
@@ -28,7 +28,7 @@ def entry_of(space: Space, verdict: Verdict, build: dict[str, Any]) -> dict[str,
     """What is kept of a verdict."""
     return {"kernel": space.kernel, "variant": space.variant, "shape": space.shape,
             "math": space.math, "threads": space.threads, "isa": space.isa,
-            "device": space.device, "tuning": text_of(verdict.chosen),
+            "device": space.device, "cache": space.cache, "tuning": text_of(verdict.chosen),
             "default": text_of(space.default),
             "ratio": {"value": round(verdict.ratio.value, 4), "low": round(verdict.ratio.low, 4),
                       "high": round(verdict.ratio.high, 4)},
@@ -45,7 +45,8 @@ def keep(path: Path, machine: dict[str, Any], space: Space, verdict: Verdict,
     with _locked(path):
         document = _read(path, machine)
         document["entries"] = [other for other in document["entries"]
-                               if any(other.get(key) != entry[key] for key in KEYS)]
+                               if any(({"cache": space.cache} | other).get(key) != entry[key]
+                                      for key in KEYS)]
         if verdict.chosen != space.default:
             document["entries"].append(entry)
         files.replace(path, _text_of(document))

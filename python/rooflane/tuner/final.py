@@ -51,9 +51,10 @@ ROUNDS, MOST_ROUNDS, ROUNDS_ERROR = 9, 90, 0.01
 # After so many repetitions the race is judged, each time after about 1.4 times as many: decisions
 # are late by so much at most, and each further look costs certainty.
 LOOKS = (4, 6, 8, 11, 15, 21, 30, 42, 60)
-# Probability that a race calls a schedule faster than the default that is not, over all finalists
-# and looks; and, of one look, that it drops a finalist that is not slower. Two are called equal
-# with five times that error.
+# Probability that a race calls any schedule faster than the default that is not, at most: each
+# comparison at each look may err with an equal share of it, and the shares add up (Bonferroni's
+# inequality), however many leave the race. And, of one look, that it drops a finalist that is not
+# slower. Two are called equal with five times that error.
 ERROR, DROP_ERROR = 0.01, 0.002
 NORMAL_SPREAD = 1.4826  # standard deviation over median absolute deviation
 SECONDS = 120.0  # of the race, unless --final-time says otherwise; one look is always taken
@@ -166,7 +167,7 @@ class Final:
         self._times[index].append(evaluation.ns)
 
     def _standing(self) -> _Standing:
-        sure = 1 - ERROR / (len(LOOKS) * max(1, len(self._left) - 1))
+        sure = 1 - ERROR / (len(LOOKS) * max(1, len(self._field) - 1))
         over_default = self._over(0, sure)
         leader = min(self._left, key=lambda index: over_default[index].ratio.value)
         over_leader = self._over(leader, 1 - DROP_ERROR)

@@ -35,6 +35,7 @@ class Answer:
     failure: str = ""  # refused, lost, differs
     reason: str = ""
     status: str = ""  # of a refused request
+    worker: str = ""  # who answers
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,12 @@ def _holding(options: tuple[str, ...], timeout: float | None) -> _Held:
 
 def serve(request: Request) -> Answer:
     """Answers a request; the program starts and opens what it needs."""
+    from distributed import get_worker
+    return replace(answer_to(request), worker=get_worker().address)
+
+
+def answer_to(request: Request) -> Answer:
+    """The same, on no worker in particular."""
     with _lock:
         held = _holding(request.options, request.timeout)
         try:
@@ -109,7 +116,7 @@ def describe(given: argparse.Namespace, options: tuple[str, ...]) -> Machine | s
         return str(error)
     reason = ""
     for target in targets:
-        opened = serve(Request("open", options, given.timeout, target))
+        opened = answer_to(Request("open", options, given.timeout, target))
         if not opened.failure:
             return _machine(*opened.value, targets)
         reason = reason or opened.reason

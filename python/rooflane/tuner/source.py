@@ -6,23 +6,22 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
 from rooflane import files, program, strategies
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluation, Evaluator, Target
 from rooflane.judging import Judge
-from rooflane.source_search.asking import ProgramTransport
+from rooflane.source_search.asking import ProgramTransport, SourceAsker
 from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.source_search.sources import TEMPLATE
-from rooflane.source_search.strategy import SourceWriter
+from rooflane.source_search.strategy import OtherFlags
+from rooflane.strategies.asked import Asked
 from rooflane.tuner import final
-from rooflane.tuner.command import Done, Tuning, Wrong, line_of
+from rooflane.tuner.command import Course, Tuning, Wrong, line_of
 from rooflane.tuner.search import Search
 from rooflane.tuning import (
     Configuration,
     Finalist,
-    History,
     Outcome,
     Ratio,
     Space,
@@ -40,7 +39,7 @@ class SourceTuning(Tuning):
     """All targets of one call; `evaluator` serves the variant that is to be beaten."""
 
     evaluator: SourceEvaluator
-    shares = False  # the judge's time is not predicted
+    schedules = False
 
     def __init__(self, given: argparse.Namespace, targets: list[Target], archive: Archive,
                  evaluator: Evaluator):
@@ -60,12 +59,10 @@ class SourceTuning(Tuning):
         transport = ProgramTransport(options.proposer) if options.proposer else None
         settings = strategies.settings_of(options)
         settings.answer_tokens = settings.context // 2  # a source is as long as the text about it
-        writer = SourceWriter(
-            space, strategies.client_of(options, transport), settings, self.evaluator,
-            transport is not None, options.earlier, mode=options.mode,
-            generations=options.generations, per_generation=options.per_generation)
+        asker = SourceAsker(space, strategies.client_of(options, transport), settings,
+                            self.evaluator, transport is not None, options.earlier)
         self.evaluator.remember(trials)
-        return writer
+        return Asked("source", asker, OtherFlags(), **options.asking)
 
     def seeds_of(self, space: Space) -> list[Configuration]:
         """The template."""
@@ -85,15 +82,14 @@ class SourceTuning(Tuning):
         verdict, self._best = verdict_of(space.default, found)
         return verdict
 
-    def keep(self, space: Space, history: History, verdict: Verdict,
-             facts: dict[str, Any]) -> None:
+    def keep(self, course: Course, verdict: Verdict) -> None:
         """Writes the best source into the file of --export, unchanged since it was compared with
         its peers."""
         if self.given.export and self._best:
             files.replace(self.given.export,
                           self.evaluator.sources.text(self._best.configuration["source"]))
 
-    def line_of(self, done: Done) -> str:
+    def line_of(self, done: Course) -> str:
         """With what the best source came to."""
         text = line_of(done, describe(done.verdict, self._best, self.evaluator.target.variant))
         if self._best:

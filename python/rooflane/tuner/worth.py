@@ -13,10 +13,10 @@ from statistics import NormalDist
 from rooflane.tuning import History, text_of
 
 BATCH = 10  # evaluations: changing from one problem to another costs about one
-# The standard error of a predicted ratio of two schedules, as a logarithm, before anything was
-# measured; it counts as so many predictions. The fit of the models left 15 to 30 % at the 95th
-# percentile (src/core/model_constants.hpp).
-USUAL_ERROR, USUAL_COUNT = 0.10, 4
+# The standard error of a predicted ratio of two schedules, as a logarithm, of models without a fit:
+# about as that of those with one (src/core/prediction_error.cpp).
+# Before anything was measured, an error counts as so many predictions.
+USUAL_ERROR, USUAL_COUNT = 0.30, 4
 # The gain of a strategy's first batch where nothing is known; each batch without success halves it.
 USUAL_GAIN = 0.03
 # A search stops when a batch promises less: four repetitions show twice as much.
@@ -25,8 +25,9 @@ STEPS = 64  # of the integral below
 
 
 class ModelErrors:
-    """How far the cost model's ratios are from measured ones, by kernel and arithmetic: where the
-    model was right its interval is narrow, and its second choices are not tried for long."""
+    """How far the cost model's ratios are from measured ones, by kernel and arithmetic: what the
+    fit left on problems that it did not see, corrected by what is measured now. Where the model was
+    right its interval is narrow, and its second choices are not tried for long."""
 
     def __init__(self) -> None:
         self._squares: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(dict)
@@ -45,7 +46,8 @@ class ModelErrors:
         """The standard error of a prediction."""
         groups = self._squares[history.space.kernel, history.space.math].values()
         squares = [square for group in groups for square in group]
-        return math.sqrt((USUAL_COUNT * USUAL_ERROR ** 2 + sum(squares))
+        prior = history.space.prediction_error or USUAL_ERROR
+        return math.sqrt((USUAL_COUNT * prior ** 2 + sum(squares))
                          / (USUAL_COUNT + len(squares)))
 
 
