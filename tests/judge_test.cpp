@@ -318,14 +318,15 @@ TEST_CASE("a time is never nothing") { CHECK(planted_ns(0, 1e9) > 0); }
 namespace {
 
 // Why series of short runs are refused whose calls take `call_ns(runs)`; empty: they are not.
-std::string planted_reason(Guarded& guarded, FunctionRef<double(std::int64_t)> call_ns) {
+std::string planted_reason(Guarded& guarded, FunctionRef<double(std::int64_t)> call_ns,
+                           std::int64_t runs = 1000) {
   double now = 0;
-  const auto often = [&](std::int64_t runs) {
-    now += call_ns(runs);
+  const auto often = [&](std::int64_t asked) {
+    now += call_ns(asked);
     guarded.compute();
   };
   try {
-    for (int i = 0; i < 10; ++i) guarded.guard.time(often, 1000, [&] { return now; });
+    for (int i = 0; i < 30; ++i) guarded.guard.time(often, runs, [&] { return now; });
   } catch (const WorkerError& error) {
     return error.what();
   }
@@ -340,6 +341,15 @@ TEST_CASE("a run that takes less among others than by itself is told") {
   CHECK(planted_reason(guarded, halves).starts_with("skipped-calls: "));
   const auto last_alone = [](std::int64_t) { return 1000.0; };
   CHECK(planted_reason(guarded, last_alone).starts_with("skipped-calls: "));
+  int call = 0;
+  const auto two_of_five = [&](std::int64_t runs) {
+    return 1000 * static_cast<double>(runs > 1 && ++call % 5 < 2 ? 1 : runs);
+  };
+  CHECK(planted_reason(guarded, two_of_five).starts_with("skipped-calls: "));
+  const auto few_at_once = [](std::int64_t runs) {
+    return 1000 * static_cast<double>(runs < 8 ? 1 : runs);
+  };
+  CHECK(planted_reason(guarded, few_at_once, 30).starts_with("skipped-calls: "));
   // What a call takes is known to some 50 ns.
   const auto honest = [](std::int64_t runs) { return 50 + 1000 * static_cast<double>(runs); };
   CHECK(planted_reason(guarded, honest) == "");

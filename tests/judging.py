@@ -7,6 +7,7 @@ import functools
 import glob
 import json
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -25,7 +26,8 @@ KERNEL = re.compile(rf'(?:\bvoid |\.kernel = ")({"|".join(SHAPES)})\b')
 ASKED = re.compile(r"^ ?\*? ?flags: (.+?)(?: \*/)?$", re.MULTILINE)
 PATIENCE = 120  # seconds; only a hang lasts so long
 RIGHT = ("WINNER", "TIE", "LOSER", "UNDECIDED")
-PACKAGES = "bubblewrap libseccomp2"
+# What makes a jail, where it is missing; nothing helps where namespaces are forbidden.
+PACKAGES = "" if shutil.which("bwrap") else "bubblewrap libseccomp2"
 
 
 class Judging(unittest.TestCase):

@@ -194,26 +194,27 @@ class OnBoth:
     def test_a_run_that_goes_on_or_finished_with_the_same_settings_is_found_again(self):
         archive, first = self.filled([])
         ask = space_of(), MACHINE, "random"
-        self.assertEqual(archive.resumable(*ask, {**SETTINGS, "budget": 99}), first)
+        self.assertEqual(archive.resumable(*ask, {**SETTINGS, "budget": 99}, BUILD), first)
         again = archive.begin_run(space_of(), MACHINE, BUILD, "random", SETTINGS)
-        self.assertEqual(archive.resumable(*ask, SETTINGS), again)
+        self.assertEqual(archive.resumable(*ask, SETTINGS, BUILD), again)
         for other in ((space_of("gemm:m=65,n=64,k=64"), MACHINE, "random", SETTINGS),
                       (space_of(default={**DEFAULT, "mc": 48}), MACHINE, "random", SETTINGS),
                       (space_of(), {**MACHINE, "cores": 4}, "random", SETTINGS),
                       (space_of(), MACHINE, "local", SETTINGS),
                       (space_of(), MACHINE, "random", {**SETTINGS, "seed": 8})):
-            self.assertIsNone(archive.resumable(*other))
+            self.assertIsNone(archive.resumable(*other, BUILD))
         for state in ("interrupted", "undecided"):
             archive.finish_run(again, None, state)
-            self.assertEqual(archive.resumable(*ask, SETTINGS), again)
+            self.assertEqual(archive.resumable(*ask, SETTINGS, BUILD), again)
         archive.resume_run(again)
         self.assertEqual(archive.record_of(again).state, "running")
         archive.finish_run(again, None)
         archive.finish_run(first, None, "failed")
-        self.assertEqual(archive.resumable(*ask, {**SETTINGS, "max_time": 9}), again)
+        self.assertEqual(archive.resumable(*ask, {**SETTINGS, "max_time": 9}, BUILD), again)
         archive.resume_run(again)
         self.assertEqual(archive.record_of(again).state, "finished")
-        self.assertIsNone(archive.resumable(*ask, {**SETTINGS, "budget": 99}))
+        self.assertIsNone(archive.resumable(*ask, {**SETTINGS, "budget": 99}, BUILD))
+        self.assertIsNone(archive.resumable(*ask, SETTINGS, {**BUILD, "commit": "of another"}))
 
     def test_a_space_is_of_one_machine_default_and_state_of_the_caches(self):
         archive, _ = self.filled([correct(0, 1), correct(1, 0.9, mc=48)])
@@ -322,7 +323,7 @@ class OnBoth:
             self.assertEqual(numbers, list(range(len(numbers))))
             self.assertIn(len(numbers) - 1 - said[-1], (0, 1))
             begin = len(numbers)
-        self.assertEqual(archive.resumable(space_of(), MACHINE, "random", SETTINGS), run)
+        self.assertEqual(archive.resumable(space_of(), MACHINE, "random", SETTINGS, BUILD), run)
         self.assertTrue(archive.record(run, correct(begin, 1)))
 
     def test_an_archive_of_another_version_is_refused(self):

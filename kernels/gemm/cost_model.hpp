@@ -79,7 +79,8 @@ inline double until_last(double tasks, double mean, int threads, bool fixed, con
 struct Grid {
   std::int64_t batches, rows, row_step, most_rows, cols, col_step, most_cols;
   int threads;
-  bool runs = false;  // uncut, batches are tasks in runs of neighbours
+  bool small_squares = false;  // tasks may be many, and are nearly square
+  bool runs = false;           // uncut, batches are tasks in runs of neighbours
   friend bool operator==(const Grid&, const Grid&) = default;
 
   std::int64_t uncut_tasks() const {
@@ -115,7 +116,7 @@ struct Cut {
 
 // The cuts worth trying of grids that many schedules share, the one that is done first in front:
 // uncut where batches are enough, and rows and columns in all ways that multiply to one, two or
-// four tasks a thread.
+// four tasks a thread; small squares also to 8 and 16.
 class Cuts {
  public:
   const std::vector<Cut>& of(const Grid& grid, const Traits& traits) {
@@ -136,10 +137,16 @@ class Cuts {
       if (!tried) cuts.push_back({m, n, grid.until_last(m, n, 1, traits)});
     };
     if (grid.batches >= grid.threads) add(1, 1);
-    for (std::int64_t per_thread = 1; grid.threads > 1 && per_thread <= 4; per_thread *= 2) {
+    for (std::int64_t per_thread = 1; grid.threads > 1 && per_thread <= 16; per_thread *= 2) {
+      if (per_thread > 4 && !grid.small_squares) break;
       const std::int64_t parts = (per_thread * grid.threads + grid.batches - 1) / grid.batches;
       for (std::int64_t m = 1; m <= parts; ++m) {
-        if (parts % m == 0) add(m, parts / m);
+        if (parts % m != 0) continue;
+        const std::int64_t n = parts / m;
+        const double height = std::ceil(real(grid.rows) / real(m));
+        const double width = std::ceil(real(grid.cols) / real(n));
+        if (grid.small_squares && (height > 4 * width || width > 4 * height)) continue;
+        add(m, n);
       }
     }
     std::stable_sort(cuts.begin(), cuts.end(),

@@ -220,6 +220,7 @@ void Search::add_shares(Schedule s) {
                      .col_step = s.nr,
                      .most_cols = std::max<int64_t>(1, width / s.nr),
                      .threads = threads_,
+                     .small_squares = s.pack_a && packed,  // nothing is packed twice
                      .runs = !packed};
   s.m_parts = s.n_parts = s.k_parts = 1;
   // What static scheduling saves at most: lines of c that another core wrote last time.
@@ -297,11 +298,16 @@ void Search::cut_into_phases(Schedule& s, int64_t rows, int64_t cols) const {
   };
   const int64_t all = round_up(cols, s.nr), shared_rows = s.pack_a ? rows : 0;
   if (g_.prepack) {
-    s.nc = all, s.kb = g_.k, s.batch_parts = 1;
-    return;
+    s.nc = all;
+    if (!s.pack_a) {
+      s.kb = g_.k, s.batch_parts = 1;
+      return;
+    }
+  } else {
+    s.nc = round_up(part(all, std::max<int64_t>(4096, most / g_.k - shared_rows), s.nr), s.nr);
   }
-  s.nc = round_up(part(all, std::max<int64_t>(4096, most / g_.k - shared_rows), s.nr), s.nr);
-  const int64_t width = std::min(s.nc, cols) + shared_rows;
+  // Packed in a phase, for each of its k.
+  const int64_t width = (g_.prepack ? 0 : std::min(s.nc, cols)) + shared_rows;
   s.kb = part(g_.k, std::max(s.kc, most / width / s.kc * s.kc), s.kc);
   const bool whole = s.nc >= cols && s.kb == g_.k;
   const int64_t together =

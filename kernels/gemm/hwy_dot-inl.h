@@ -39,7 +39,7 @@ struct DotArgs {
   // the last chunk.
   const float* prefetch;
   int prefetch_shift;
-  float* sums;
+  float* sums = nullptr;
   bool first, last;
 };
 
@@ -368,7 +368,8 @@ inline void DotTask(const Job& job, int64_t batch, int64_t begin, int64_t end, f
           // Each group prefetches its share of the next rows: evenly, as the first alone would
           // wait.
           t.prefetch = ahead + (group > 0 ? t.k * group / groups : 0);
-          t.sums = scratch + (i * long_tile * job.rows + f * count) * lanes;
+          // Without packing there is no scratch to point into.
+          if (packed) t.sums = scratch + (i * long_tile * job.rows + f * count) * lanes;
           dot_for(of_group, count)(t);
         }
       }

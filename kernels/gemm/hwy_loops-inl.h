@@ -234,9 +234,10 @@ class PackedOperands {
 
   const float* B(const PackedStep& at) const {
     const Gemm& g = job_.g;
-    return (job_.prepacked != nullptr ? job_.prepacked + (phase_.batch0 + at.batch) * g.k * g.n
-                                      : job_.shared + at.batch * phase_.depth * phase_.width) +
-           at.p * phase_.width;
+    if (job_.prepacked != nullptr) {
+      return job_.prepacked + ((phase_.batch0 + at.batch) * g.k + phase_.p0 + at.p) * g.n;
+    }
+    return job_.shared + (at.batch * phase_.depth + at.p) * phase_.width;
   }
   // pack_a: A micro-panels of the step's rows.
   float* A(const PackedStep& at) const {

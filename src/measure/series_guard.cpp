@@ -30,8 +30,6 @@ constexpr double changed_each_calls = 20;
 constexpr std::int64_t changes_of_series = 12;
 // Changes of a series that are compared with the reference; where inputs are converted for it, one.
 constexpr std::size_t compared_changes = 6;
-// Where a call asks for at least as many, its own cost, and what a change costs, matter little.
-constexpr std::int64_t few_runs = 8;
 // Elements of an output row that are looked at: as many as lie in a cache line.
 constexpr std::int64_t looked_at = 16;
 
@@ -266,8 +264,12 @@ std::string SeriesGuard::unevenness(const Times& times) {
   const double undisturbed = quantile(times.undisturbed, quick);
   const double rewritten = std::max(quantile(times.rewritten, quick), 0.0);
   const double changed = quantile(times.changed, quick);
-  const double among_others = median(times.among_others);
-  if (undisturbed > unseen_ratio * among_others + call_ns) {
+  // The mean, as in the time that is reported: a median would hide calls that leave out runs as long
+  // as fewer than half of them do. The cost of these calls is known no better than a single run's.
+  const double among_others = times.others_ns / static_cast<double>(times.others_runs);
+  const double others_call_ns = call_ns * static_cast<double>(times.others_calls) /
+                                static_cast<double>(times.others_runs);
+  if (undisturbed > unseen_ratio * among_others + call_ns + others_call_ns) {
     return fmt::format(
         "skipped-calls: a run takes {:.3g} us by itself and {:.3g} us where others follow it at "
         "once",
@@ -285,8 +287,8 @@ std::string SeriesGuard::unevenness(const Times& times) {
 
 // A busy machine may disturb as many calls as are compared at once, and not those after them, too.
 void SeriesGuard::require_even_times() {
-  constexpr std::size_t enough = 24;
-  if (times_.among_others.size() < enough) return;
+  constexpr std::int64_t enough = 24;
+  if (times_.others_calls < enough) return;
   const std::string uneven = unevenness(std::exchange(times_, {}));
   if (std::exchange(was_uneven_, !uneven.empty()) && !uneven.empty()) {
     throw WorkerError(Status::failed, uneven);
@@ -318,7 +320,11 @@ double SeriesGuard::time(FunctionRef<void(std::int64_t)> run, std::int64_t runs,
                           1 + static_cast<std::int64_t>(draw(static_cast<std::uint64_t>(parts))));
       if (!each) time_single_runs(timed_runs, changes);
       const double ns = time_changed(timed_runs, count, changes);
-      if (count >= few_runs) times_.among_others.push_back(ns / static_cast<double>(count));
+      if (count > 1) {
+        times_.others_ns += ns;
+        times_.others_runs += count;
+        ++times_.others_calls;
+      }
       timed += ns;
       done += count;
     }

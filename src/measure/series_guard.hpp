@@ -48,9 +48,11 @@ class SeriesGuard {
 
  private:
   struct Change;  // one input element, and what the run made of it
-  // Times of runs by how they were called, in ns; the last in calls of several, the mean of each.
+  // Times of runs by how they were called, in ns: of single runs, and of calls of several in sum.
   struct Times {
-    std::vector<double> undisturbed, rewritten, changed, among_others;
+    std::vector<double> undisturbed, rewritten, changed;
+    double others_ns = 0;
+    std::int64_t others_runs = 0, others_calls = 0;
     double call_spread_ns = 0;  // the largest meanwhile
   };
   using TimedRuns = FunctionRef<double(std::int64_t)>;

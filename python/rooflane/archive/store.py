@@ -168,13 +168,16 @@ class Archive:
             Exchange(**record) for record in _records(connection, EXCHANGES, [run])[run]])
 
     def resumable(self, space: Space, machine: dict[str, Any], strategy: str,
-                  settings: dict[str, Any]) -> int | None:
-        """The latest run of this search that `--resume` goes on with, or that has finished already.
-        `max_time` may differ, and `budget` unless it has finished."""
+                  settings: dict[str, Any], build: dict[str, Any]) -> int | None:
+        """The latest run of this search that `--resume` goes on with, or that this build has
+        finished already. `max_time` may differ, and `budget` unless it has finished."""
         identity = records.identity_of(space, records.whole(machine, records.MACHINE, "machine"))
 
         def same(row: Any) -> bool:
-            free = {"max_time"} if row.state == "finished" else {"max_time", "budget"}
+            finished = row.state == "finished"
+            if finished and row.record["build"] != records.whole(build, records.BUILD, "build"):
+                return False  # other kernels: its answer may no longer be theirs
+            free = {"max_time"} if finished else {"max_time", "budget"}
             ours, theirs = ({name: value for name, value in one.items() if name not in free}
                             for one in (database.clean(settings), row.record["settings"]))
             return row.record["strategy"] == strategy and ours == theirs

@@ -378,7 +378,7 @@ class Tuning:
                     "stop_at": given.stop_at, "patience": given.patience}
         machine = {**facts["machine"], "isa": space.isa, "device": space.device,
                    "driver": facts["driver"]}
-        run = (self.archive.resumable(space, machine, given.strategy, settings)
+        run = (self.archive.resumable(space, machine, given.strategy, settings, facts["build"])
                if given.resume else None)
         if run is not None:
             self.archive.resume_run(run)
