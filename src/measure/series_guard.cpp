@@ -264,11 +264,12 @@ std::string SeriesGuard::unevenness(const Times& times) {
   const double undisturbed = quantile(times.undisturbed, quick);
   const double rewritten = std::max(quantile(times.rewritten, quick), 0.0);
   const double changed = quantile(times.changed, quick);
-  // The mean, as in the time that is reported: a median would hide calls that leave out runs as long
-  // as fewer than half of them do. The cost of these calls is known no better than a single run's.
+  // The mean, as in the time that is reported: a median would hide calls that leave out runs as
+  // long as fewer than half of them do. The cost of these calls is known no better than a single
+  // run's.
   const double among_others = times.others_ns / static_cast<double>(times.others_runs);
-  const double others_call_ns = call_ns * static_cast<double>(times.others_calls) /
-                                static_cast<double>(times.others_runs);
+  const double others_call_ns =
+      call_ns * static_cast<double>(times.others_calls) / static_cast<double>(times.others_runs);
   if (undisturbed > unseen_ratio * among_others + call_ns + others_call_ns) {
     return fmt::format(
         "skipped-calls: a run takes {:.3g} us by itself and {:.3g} us where others follow it at "
