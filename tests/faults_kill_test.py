@@ -148,8 +148,8 @@ class Kills(Faults):
             tables = archive.execute("SELECT name FROM sqlite_master").fetchall()
             if ("evaluations",) not in tables:
                 return []
-            return archive.execute("SELECT run_id, number, configuration_id FROM evaluations "
-                                   "ORDER BY run_id, number").fetchall()
+            return archive.execute("SELECT run, number, record FROM evaluations "
+                                   "ORDER BY run, number").fetchall()
 
     def tuned(self) -> None:
         """The file of tuned schedules is whole, or not there."""
@@ -161,7 +161,7 @@ class Kills(Faults):
         numbers: dict[int, list[int]] = {}
         for run, number, _ in self.trials():
             numbers.setdefault(run, []).append(number)
-        # A search that was killed after its last word is finished, and the next one is another.
+        # A search that was killed after its last word is finished, and the next one prints it.
         self.assertEqual(list(numbers.values()), [list(range(BUDGET))] * len(numbers))
         listed = subprocess.run(
             [self.rooflane, "archive", "list", "--archive", str(self.folder / "archive.sqlite"),

@@ -181,7 +181,6 @@ class Ladder(unittest.TestCase):
         own = set(rows[-1]["tuning"].split(","))
         changed = [{text.split("=")[0] for text in set(row["tuning"].split(",")) - own}
                    for row in rows[1:-1]]
-        self.assertIn({"order"}, changed)
         self.assertTrue(any(keys <= {"mr", "nr"} for keys in changed), changed)
         line = next(text for text in out.splitlines() if re.search(r" separate  +[0-9]", text))
         fused = 4 * (48 * 52 + 52 * 50 + 48 * 50 + 50)
