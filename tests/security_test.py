@@ -161,7 +161,8 @@ class Texts(Faults):
                                    "--strategy", "random", "--budget", "2", "--no-store")
         self.assertEqual(status, 0, err)
         with sqlite3.connect(self.folder / "a.sqlite") as archive:
-            archive.execute("UPDATE evaluations SET reason=?, note=?, strategy=?", (EVIL,) * 3)
+            archive.execute("UPDATE evaluations SET record=json_set(record, '$.reason', ?, "
+                            "'$.note', ?, '$.strategy', ?)", (EVIL,) * 3)
             archive.execute("UPDATE runs SET strategy=?", (EVIL,))
         archive.close()
         for verb in ("list", "best", "history", "statistics"):
