@@ -163,7 +163,7 @@ class Texts(Faults):
         with sqlite3.connect(self.folder / "a.sqlite") as archive:
             archive.execute("UPDATE evaluations SET record=json_set(record, '$.reason', ?, "
                             "'$.note', ?, '$.strategy', ?)", (EVIL,) * 3)
-            archive.execute("UPDATE runs SET strategy=?", (EVIL,))
+            archive.execute("UPDATE runs SET record=json_set(record, '$.strategy', ?)", (EVIL,))
         archive.close()
         for verb in ("list", "best", "history", "statistics"):
             status, _, err = self.call("archive", verb)
