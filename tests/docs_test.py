@@ -483,10 +483,10 @@ class Pages(unittest.TestCase):
                         for pattern in ("src/cli/*.cpp", "scripts/*.sh", "scripts/*.py",
                                         "python/rooflane/**/*.py")
                         for path in ROOT.glob(pattern))
-        theirs = ["--cflags", "--libs",  # pkg-config's, rattler-build's, vcpkg's and docker's
+        theirs = ["--cflags", "--libs",  # of pkg-config, rattler-build, vcpkg, docker, buildah and git
                   "--recipe", "--overlay-ports",
                   "--build-arg", "--rm", "--memory", "--cap-add", "--gpus", "--device",
-                  "--security-opt"]
+                  "--security-opt", "--isolation", "--network", "--unshallow"]
         for page in pages():
             code = "\n".join([*inline_code(page), *(block.text for block in blocks(page)
                                                     if block.language == "sh")])

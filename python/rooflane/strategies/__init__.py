@@ -77,11 +77,12 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
                             "default: one by one")
     group.add_argument("--per-generation", metavar="N", type=int, default=Options.per_generation,
                        help="default: 3")
-    for name, metavar, kind, text in (
-            ("requests", "N", int, "at most"), ("tokens", "N", int, "at most"),
-            ("seconds", "S", float, "at most"),
-            ("context", "TOKENS", int, "the model's context window; default: 8192")):
-        group.add_argument(f"--llm-{name}", dest=name, metavar=metavar, type=kind, help=text)
+    for option, metavar, kind, text in (
+            ("--llm-requests", "N", int, "at most"), ("--llm-tokens", "N", int, "at most"),
+            ("--llm-seconds", "S", float, "at most"),
+            ("--llm-context", "TOKENS", int, "the model's context window; default: 8192")):
+        group.add_argument(option, dest=option.removeprefix("--llm-"), metavar=metavar, type=kind,
+                           help=text)
 
 
 def options_of(given: argparse.Namespace, facts: Mapping[str, Any]) -> Options:
