@@ -60,7 +60,7 @@ class Measuring(SmallDisks):
 
     def test_bench_on_a_full_disk_leaves_whole_lines_and_goes_on_elsewhere(self) -> None:
         """One page more each time until samples were written before the disk was full: the
-        files of the beginning differ in size by machine. Sixteen groups' rows outgrow a page,
+        files of the beginning differ in size by machine. The rows of 18 groups outgrow a page,
         however few samples a busy machine takes."""
         self.require_mounts()
         measured = False
