@@ -166,7 +166,9 @@ class Kills(Faults):
         listed = subprocess.run(
             [self.rooflane, "archive", "list", "--archive", str(self.folder / "archive.sqlite"),
              "--json"], env=self.environment, capture_output=True, text=True, check=True).stdout
-        self.assertEqual({run["state"] for run in json.loads(listed)["runs"]}, {"finished"})
+        # "undecided": the comparison at the end did not decide, as on a busy machine.
+        self.assertLessEqual({run["state"] for run in json.loads(listed)["runs"]},
+                             {"finished", "undecided"})
         self.tuned()
         self.no_process_is_left()
 

@@ -297,7 +297,9 @@ class Clocks(Faults):
         self.assertEqual(status, 0, err)
         status, out, err = self.call("archive", "list", "--json")
         self.assertEqual(status, 0, err)
-        self.assertEqual([run["state"] for run in json.loads(out)["runs"]], ["finished"])
+        # "undecided": the comparison at the end did not decide, as on a busy machine.
+        state, = [run["state"] for run in json.loads(out)["runs"]]
+        self.assertIn(state, ("finished", "undecided"))
 
 
 if __name__ == "__main__":
