@@ -164,7 +164,8 @@ bool beats_roof(const Measured& measured, const Ceilings& ceilings) {
   const std::optional<Roof> roof = roof_of(measured, ceilings);
   if (!roof || !was_timed(measured)) return false;
   const Summary summary = summarise(measured.ns);
-  return summary.p50 < roof->least_ns * (1 - std::max(least_margin, summary.noise_pct / 100));
+  // A ratio, so that noise of 100 % and more hides no time of a thousandth of the roof's.
+  return summary.p50 * (1 + std::max(least_margin, summary.noise_pct / 100)) < roof->least_ns;
 }
 
 std::vector<double> roof_percentages(const Measured& measured, double roof_ns) {

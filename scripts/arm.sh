@@ -81,7 +81,7 @@ meson_test() {  # FOLDER NAME ARGUMENTS...: their log is NAME.txt beside Meson's
   local folder=$1 name=$2
   shift 2
   # With patience: emulated code is some twenty times as slow.
-  "${known[@]}" meson test -C "$folder" --no-rebuild --logbase "$name" -t 20 \
+  "${known[@]}" meson test -C "$folder" --no-rebuild --logbase "$name" -t 10 \
     --num-processes "$(nproc)" --print-errorlogs "$@"
 }
 

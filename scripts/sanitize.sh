@@ -147,7 +147,7 @@ for compiler in "${compilers[@]}"; do
     fi
     built=$SECONDS
     verdict=clean
-    if ! "${fixed[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs -t 10 "${tests[@]}"; then
+    if ! "${fixed[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs -t 5 "${tests[@]}"; then
       verdict="findings, in $folder/meson-logs/testlog.txt"
       status=1
     fi

@@ -147,13 +147,14 @@ class Tables(Folder):
         self.write("README.md", f"{table}\n")
         rows = self.folder / f"results/{machine}/models/rows.csv"
         refused = int((re.findall(r"(\d+) of \d+ schedules", table) or ["0"])[0])
-        text, count = re.subn(r"path=(\d),(?!\S*stream=)", r"gone=\1,", rows.read_text(encoding="utf-8"),
-                              count=3)
+        text, count = re.subn(r"path=(\d),(?!\S*stream=)", r"gone=\1,",
+                              rows.read_text(encoding="utf-8"), count=3)
         self.assertEqual(count, 3)
         rows.write_text(text, encoding="utf-8")
         done = self.check(self.folder)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-        self.assertRegex(done.stdout, rf"(?m)^\+.* {refused + 3} of \d+ schedules have tunables that this build")
+        self.assertRegex(done.stdout, rf"(?m)^\+.* {refused + 3} of \d+ schedules have tunables "
+                                      "that this build")
 
 
 if __name__ == "__main__":

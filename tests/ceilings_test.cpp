@@ -95,15 +95,18 @@ TEST_CASE("every target of this CPU has a peak at every number of threads") {
   }
 }
 
-TEST_CASE("every unit for short operands of this CPU has a peak, above that of multiply-adds") {
+TEST_CASE("every unit for short operands of this CPU has a peak, of the size of multiply-adds'") {
   for (const UnitLoop& unit : unit_loops()) {
     INFO(unit.path);
     if (unit.missing()) continue;
     for (const int threads : {1, 2}) {
       const auto peak = find_fma_peak(measured(), unit.math, unit.path, threads, "");
       REQUIRE(peak.has_value());
-      // A VM with AMX has vdpbf16ps at half of float32's rate.
-      CHECK(*peak > 0.3 * *find_fma_peak(measured(), "fp32", "", threads, ""));
+      // Units are from half as fast (vdpbf16ps in a VM with AMX) to 16 times as fast. Two figures
+      // of a busy machine may be off by some times, a wrong count of operations by more.
+      const double ratio = *peak / *find_fma_peak(measured(), "fp32", "", threads, "");
+      CHECK(ratio > 0.02);
+      CHECK(ratio < 500);
       CHECK(*find_compute_peak(measured(), unit.math, "AVX2", threads, "") >= *peak);
     }
   }

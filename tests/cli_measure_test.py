@@ -22,7 +22,6 @@ import skip
 import tiny_llama
 from command_line import PATIENCE, SMALL, VERBS, CommandLine, main
 
-SANITIZED = os.environ.get("ROOFLANE_SANITIZER", "none") != "none"
 FAILURES = "FAILED|TIMEOUT|BUILD_ERROR|RUNTIME_ERROR"
 WIPE = b"\r\033[K"  # what a line of progress begins with, and what removes it
 CSV_HEADER_START = "schema_version,run_id,test_time,"
@@ -35,8 +34,9 @@ class Examples(CommandLine):
             for ran in verbs.map(self.paste, texts):
                 for line, status, said in ran:
                     with self.subTest(line):
-                        # A sanitizer slows the measured ceilings, not the libraries beside them.
-                        above = SANITIZED and "SUSPECT" in said and not re.search(FAILURES, said)
+                        # A sanitizer slows the measured ceilings, not the libraries beside them,
+                        # and what else runs may slow them alone.
+                        above = "SUSPECT" in said and not re.search(FAILURES, said)
                         self.assertIn(status, (0, 1) if above else (0,), said)
 
     def paste(self, text: str) -> list[tuple[str, int, str]]:
@@ -126,19 +126,19 @@ class Verify(CommandLine):
         with subprocess.Popen([self.fakes, "verify", "-v", "fake-hang", "--shape", SMALL],
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                               env={**os.environ, "TMPDIR": self.path("tmp")}) as process:
-            time.sleep(1)  # its worker hangs by now
+            time.sleep(1)  # its worker hangs by now, or still starts: nothing is left either way
             self.assertIsNone(process.poll())
             process.kill()
         self.assertEqual(os.listdir(self.path("tmp")), [])
 
     def test_a_hang_is_a_timeout(self):
-        got, out, err = self.call("verify", "-v", "fake-hang", "--shape", SMALL, "--timeout", "1",
+        got, out, err = self.call("verify", "-v", "fake-hang", "--shape", SMALL, "--timeout", "4",
                                   "--threads", "1", program=self.fakes)
         self.assertEqual(got, 1, out + err)
         self.assertTrue(out.startswith("TIMEOUT"), out)
         self.gemm_arrays()
         self.refuse(1, ["TIMEOUT", "fake-hang"], "run", "gemm", "-v", "fake-hang", "--timeout",
-                    "0.5", "--in", "a=a.npy", "--in", "b=b.npy", "--out", "c=c.npy",
+                    "4", "--in", "a=a.npy", "--in", "b=b.npy", "--out", "c=c.npy",
                     program=self.fakes)
         self.assertFalse(os.path.exists(self.path("c.npy")))
 
@@ -282,7 +282,9 @@ class Bench(CommandLine):
             self.assertLess(len(line), 40)
         self.assertTrue(any("ceilings: " in line for line in shown), sent)
         self.assertTrue(any("gemm:" in line for line in shown), sent)
-        status, _, sent = self.on_terminal(*arguments, interrupted=True)
+        # It measures until it is interrupted, however late that is.
+        status, _, sent = self.on_terminal(*arguments, "--max-time", "600", "--interval", "0.0001",
+                                           interrupted=True)
         self.assertEqual(status, -signal.SIGINT)
         self.assertTrue(sent.endswith(WIPE.decode()), sent)
 
@@ -346,8 +348,9 @@ class Bench(CommandLine):
 
     def test_phases_explain_the_lost_share_and_make_a_trace(self):
         shape = "gemm:m=160,n=200,k=300"
+        # These come near the roof, which a tenth of a second on a busy machine may show too low.
         self.succeed("bench", "--shape", shape, "-v", "scalar,hwy,blas", "--min-time",
-                     "0.001", "--threads", "1,2", "--ceilings-time", "0.1", "--launches", "1",
+                     "0.001", "--threads", "1,2", "--ceilings-time", "2", "--launches", "1",
                      "--csv", "rows.csv", "--phases", "--trace", "trace.json")
         rows = list(csv.DictReader(io.StringIO(self.read("rows.csv").decode())))
         phases = list(csv.DictReader(io.StringIO(self.read("rows.csv.phases.csv").decode())))

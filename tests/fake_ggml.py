@@ -91,7 +91,7 @@ class Ggml:
         a = self._at(x, 4 * m * k, np.float32).reshape(m, k)
         self._at(product, 4 * m * n, np.float32).reshape(m, n)[...] = a @ values.T
         if slow:
-            time.sleep(0.002)
+            time.sleep(0.05)  # longer than a busy machine keeps the other waiting
         return 0
 
     def _at(self, tensor, size, kind):

@@ -4,8 +4,9 @@ sources and the MCP server can be tested without compilers, jails and clocks. Ev
 verb `judge` is FAKE_PROGRAM's (rooflane-fake).
 
 A source says `/* fake: verdict=WINNER ratio=0.5 */`; without that it is a LOSER that takes 4 times
-as long. `seconds=2` lets it take that long, `refuse=3` ends with that status, `unseen=FAILED` is
-the verdict on seeds from 1000 on. FAKE_ARCHIVE is where attempts are kept, a document a line.
+as long. `until=PATH` makes the file PATH.judged, then waits for PATH; `refuse=3` ends with that
+status, `unseen=FAILED` is the verdict on seeds from 1000 on. FAKE_ARCHIVE is where attempts are
+kept, a document a line.
 """
 from __future__ import annotations
 
@@ -46,7 +47,10 @@ def document_of(given: argparse.Namespace, text: str, number: int) -> dict[str, 
     if "refuse" in told:
         print("rooflane: no jail is possible here: no namespaces", file=sys.stderr)
         sys.exit(int(told["refuse"]))
-    time.sleep(float(told.get("seconds", 0)))
+    if "until" in told:
+        Path(told["until"] + ".judged").touch()
+        while not Path(told["until"]).exists():
+            time.sleep(0.02)
     verdict = told.get("verdict", "LOSER")
     if int(given.seed or 1) >= 1000:
         verdict = told.get("unseen", verdict)

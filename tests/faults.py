@@ -26,7 +26,7 @@ SEED = int(os.environ.get("FAULTS_SEED", "20261126"))
 BENCH = ["bench", "--shape", "gemm:m=n=k=16..32*2", "-v", "scalar,hwy", "--threads", "1",
          "--max-time", "0.1", "--launches", "2", "--ceilings-time", "0.1"]
 LONG = ["bench", "--shape", "gemm:m=n=k=16", "-v", "scalar,hwy", "--threads", "1", "--max-time",
-        "2", "--interval", "0.0001", "--launches", "1", "--ceilings-time", "0.1"]
+        "5", "--interval", "0.0001", "--launches", "1", "--ceilings-time", "0.1"]
 
 
 def kills(few: int) -> int:
@@ -112,7 +112,7 @@ class Faults(unittest.TestCase):
         return found
 
     def no_process_is_left(self) -> None:
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while (left := self.processes()) and time.monotonic() < end:
             time.sleep(0.005)
         self.assertEqual(left, {}, f"seed {SEED}")

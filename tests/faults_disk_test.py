@@ -159,7 +159,8 @@ class Tuning(SmallDisks):
         self.environment |= {"ROOFLANE_TUNE_PYTHON": tune_environment.interpreter(self),
                              "ROOFLANE_TUNER": str(tune_environment.ROOT / "scripts/tune.py")}
         self.words = ["tune", "--shape", "gemm:m=8,n=8,k=8", "--threads", "1", "--strategy",
-                      "random", "--budget", "2", "--archive", "archive.sqlite"]
+                      "random", "--budget", "2", "--final-time", "5", "--archive",
+                      "archive.sqlite"]
 
     def test_an_archive_on_a_full_disk(self) -> None:
         status, _, err = self.on_small_disk(64, ":", self.rooflane, *self.words, "--no-store")

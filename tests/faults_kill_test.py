@@ -20,7 +20,7 @@ MODEL = ["model", "block", "--size", "tiny", "--threads", "1", "--what-if", "sof
 BUDGET = 12
 TUNE = ["tune", "--shape", "gemm:m=16,n=16,k=16", "--threads", "1", "--strategy", "random",
         "--budget", str(BUDGET), "--seed", "5", "--archive", "archive.sqlite",
-        "--export", "tuned.json", "--no-store"]
+        "--export", "tuned.json", "--no-store", "--final-time", "5"]
 
 
 class Kills(Faults):
@@ -99,9 +99,10 @@ class Kills(Faults):
 
     def rounds(self) -> list[object]:
         """What a killed run of the model left for --resume: every whole line parses."""
-        if not self.resume.exists():
+        try:
+            text = self.resume.read_text(encoding="utf-8")
+        except FileNotFoundError:  # not begun yet, or ended
             return []
-        text = self.resume.read_text(encoding="utf-8")
         return [json.loads(line)["round"] for line in text[:text.rfind("\n") + 1].splitlines()[1:]]
 
     def model_is_complete(self, kept: int = 0) -> None:

@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import termios
@@ -23,6 +24,7 @@ from faults import BENCH, LONG, Faults, lines_of
 
 CLOCK_JUMPS = ""
 MEBIBYTE = 1 << 20
+LATE = 4  # seconds: only a worker that was stopped takes so long, however busy the machine is
 
 
 def at_most(what: int, most: int):
@@ -32,25 +34,27 @@ def at_most(what: int, most: int):
 
 class Workers(Faults):
     def test_a_stopped_worker_ends_as_timeout_and_the_run_goes_on(self) -> None:
-        process = self.start(*LONG, "--timeout", "1", "--csv", "rows.csv")
+        process = self.start(*LONG, "--timeout", str(LATE), "--csv", "rows.csv")
         self.wait_for(lambda: len(lines_of(self.samples)) > 2, process)
+        process.send_signal(signal.SIGSTOP)  # it does not end while its worker is looked for
         stopped = [pid for pid, words in self.processes().items() if words.endswith("worker ")][0]
         os.kill(stopped, signal.SIGSTOP)
+        process.send_signal(signal.SIGCONT)
         err = process.communicate(timeout=faults.PATIENCE)[1]
         self.assertEqual(process.returncode, 1, err)
         rows = lines_of(self.csv)
         late = [row for row in rows if row["status"] == "TIMEOUT"]
         self.assertEqual([row["status"] for row in rows].count("PASSED"), len(rows) - len(late))
         self.assertEqual(len(late), 1)
-        self.assertRegex(late[0]["reason"], "^no answer within 1 s when asked to run for timing: "
-                                            "the worker was stopped by a signal$")
+        self.assertRegex(late[0]["reason"], f"^no answer within {LATE} s when asked to run for "
+                                            "timing: the worker was stopped by a signal$")
         self.no_process_is_left()
 
     def test_a_run_that_was_stopped_itself_takes_no_worker_for_late(self) -> None:
-        process = self.start(*LONG, "--timeout", "1", "--csv", "rows.csv")
+        process = self.start(*LONG, "--timeout", str(LATE), "--csv", "rows.csv")
         self.wait_for(lambda: len(lines_of(self.samples)) > 2, process)
         process.send_signal(signal.SIGSTOP)
-        time.sleep(1.5)
+        time.sleep(LATE + 0.5)
         process.send_signal(signal.SIGCONT)
         err = process.communicate(timeout=faults.PATIENCE)[1]
         self.assertEqual(process.returncode, 0, err)
@@ -64,10 +68,8 @@ class Workers(Faults):
             process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
         process.stdout.readline()
-        process.stdout.close()  # in the middle of a run that hangs for a minute
-        begin = time.monotonic()
-        process.wait(timeout=20)
-        self.assertLess(time.monotonic() - begin, 10)
+        process.stdout.close()  # in the middle of a run that hangs without end
+        process.wait(timeout=faults.PATIENCE)
         for stream in (process.stdin, process.stderr):
             stream.close()
         self.no_process_is_left()
@@ -234,11 +236,13 @@ class Together(Faults):
             with self.subTest(words[0]):
                 process = self.start(*words)
                 lock = self.folder / "rows.csv.lock"
-                self.wait_for(lock.exists, process)
-                time.sleep(0.1)
+                # Stopped, it does not end before the others have asked.
+                self.wait_for(lambda lock=lock: self.is_locked(lock), process)
+                process.send_signal(signal.SIGSTOP)
                 self.refuse(2, ["--csv: 'rows.csv' is being written by another process "
                                 f"({process.pid})"], *BENCH, "--csv", "rows.csv")
                 self.refuse(2, ["another process"], *BENCH, "--csv", "rows.csv", "--resume")
+                process.send_signal(signal.SIGCONT)
                 self.wait_for(lambda: self.resume.exists(), process)
                 self.kill(process)
                 self.assertTrue(lock.exists())
@@ -247,6 +251,17 @@ class Together(Faults):
                 self.assertEqual(status, 0, err)
                 self.assertFalse(lock.exists())
                 self.assertEqual(len(lines_of(self.csv)), 4)
+
+    def is_locked(self, path: Path) -> bool:
+        """Whether another process holds a file's lock, which is looked at and not taken."""
+        layout = "hhqqi4x"  # struct flock
+        asked = struct.pack(layout, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        try:
+            with open(path, "rb") as file:
+                answer = fcntl.fcntl(file, fcntl.F_GETLK, asked)
+        except FileNotFoundError:
+            return False
+        return struct.unpack(layout, answer)[0] != fcntl.F_UNLCK
 
     def test_two_runs_in_one_folder(self) -> None:
         runs = [self.start(*BENCH, "--csv", name) for name in ("one.csv", "two.csv")]
@@ -273,7 +288,7 @@ class Clocks(Faults):
         self.assertEqual(done.stdout, "True\n")
 
     def test_bench_and_model_measure_by_clocks_that_only_run_forward(self) -> None:
-        begin = time.monotonic()
+        # A clock of the day would be hours off: beyond each of these limits, and beyond patience.
         status, _, err = self.call(*BENCH, "--csv", "rows.csv", "--timeout", "60")
         self.assertEqual(status, 0, err)
         self.assertEqual([row["status"] for row in lines_of(self.csv)], ["PASSED"] * 4)
@@ -282,15 +297,14 @@ class Clocks(Faults):
                                    "--max-time", "0.1", "--ceilings-time", "0.3", "--csv",
                                    "model.csv", "--timeout", "100")
         self.assertEqual(status, 0, err)
-        self.assertLess(time.monotonic() - begin, 60)
 
     def test_tune_and_its_archive(self) -> None:
         self.environment |= {"ROOFLANE_TUNE_PYTHON": tune_environment.interpreter(self),
                              "ROOFLANE_TUNER": str(tune_environment.ROOT / "scripts/tune.py"),
                              "ROOFLANE_ARCHIVE": str(self.folder / "archive.sqlite")}
         status, out, err = self.call("tune", "--shape", "gemm:m=8,n=8,k=8", "--threads", "1",
-                                     "--strategy", "random", "--budget", "3", "--max-time", "30",
-                                     "--no-store", "--json")
+                                     "--strategy", "random", "--budget", "3", "--max-time", "200",
+                                     "--final-time", "5", "--no-store", "--json")
         self.assertEqual(status, 0, err)
         self.assertEqual(json.loads(out)["tuned"][0]["evaluations"], 3)
         status, out, err = self.call("archive", "history", "1", "--json")

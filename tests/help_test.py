@@ -20,7 +20,7 @@ SCRIPTS = ROOT / "scripts"
 # What installs, builds and downloads.
 TOOLS = ("apt", "apt-cache", "apt-get", "cmake", "curl", "dpkg-buildpackage", "g++", "git", "meson",
          "ninja", "pip", "pip3", "sudo", "wget")
-PATIENCE = 60  # seconds; each takes a tenth of one
+PATIENCE = 300  # seconds; each takes a tenth of one
 
 
 def python_scripts() -> list[Path]:

@@ -36,7 +36,7 @@ EXPECTED = ["bin/rooflane", "lib*/**/librooflane.so", "lib*/**/librooflane.so.0"
 
 def output(*command: str | Path, **variables: str) -> str:
     done = subprocess.run([str(word) for word in command], text=True, capture_output=True,
-                          check=False, env={**os.environ, **variables}, timeout=120)
+                          check=False, env={**os.environ, **variables}, timeout=300)
     if done.returncode != 0:
         raise AssertionError(f"{command}: status {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done.stdout
@@ -181,7 +181,7 @@ class Completion(Installed):
             zpty -w shell "echo rea\\dy"
             zpty -r -m shell line '*ready*'
             zpty -w -n shell "$2"$'\\t'
-            for i in {1..100}; do
+            for i in {1..900}; do
               while zpty -r -t shell part; do line=$line$part; done
               if [[ $line == *$3* ]]; then break; fi
               sleep 0.1

@@ -50,7 +50,7 @@ class Server(unittest.TestCase):
             server = StdioServerParameters(command=sys.executable,
                                            args=["-m", "rooflane.mcp", *options],
                                            env=self.environment)
-            async with Client(server, read_timeout_seconds=120) as client:
+            async with Client(server, read_timeout_seconds=600) as client:
                 await to_say(client)
 
         asyncio.run(whole())
@@ -60,6 +60,13 @@ class Server(unittest.TestCase):
         result = await client.call_tool(tool, arguments)
         self.assertFalse(result.is_error, result.content)
         return result.structured_content
+
+    async def result(self, client: Client, ticket: int) -> Any:
+        """What became of a submission; a call waits for a minute at most."""
+        while (told := await self.call(client, "result", ticket=ticket))["state"] in (
+                "waiting", "judging"):
+            pass
+        return told
 
     async def refuse(self, client: Client, words: str, tool: str, **arguments: Any) -> None:
         """A tool that says why not."""
@@ -109,11 +116,11 @@ class Server(unittest.TestCase):
                                    source="/* fake: verdict=WINNER ratio=0.5 */\n" + KERNEL)
             wrong = await self.call(client, "submit", kernel="softmax",
                                     source="/* fake: verdict=FAILED */\n" + KERNEL)
-            judged = await self.call(client, "result", ticket=told["ticket"])
+            judged = await self.result(client, told["ticket"])
             self.assertEqual((judged["state"], judged["document"]["verdict"]),
                              ("judged", "WINNER"))
             self.assertNotIn("text", judged["document"]["source"])
-            failed = await self.call(client, "result", ticket=wrong["ticket"])
+            failed = await self.result(client, wrong["ticket"])
             self.assertEqual(failed["document"]["first_wrong"]["index"], [0, 3])
             history = (await self.call(client, "history", kernel="softmax"))["attempts"]
             self.assertEqual([one["verdict"] for one in history], ["WINNER", "FAILED"])
@@ -127,12 +134,14 @@ class Server(unittest.TestCase):
 
     def test_who_does_not_wait_asks_again(self) -> None:
         async def say(client: Client) -> None:
-            slow = "/* fake: verdict=TIE seconds=1.5 */\n" + KERNEL
+            end = self.folder / "end"
+            slow = f"/* fake: verdict=TIE until={end} */\n" + KERNEL
             tickets = [(await self.call(client, "submit", kernel="softmax", source=slow))["ticket"]
                        for _ in range(2)]
             second = await self.call(client, "result", ticket=tickets[1], wait_s=0)
             self.assertEqual(second, {"ticket": 2, "state": "waiting"})
-            second = await self.call(client, "result", ticket=tickets[1])
+            end.touch()
+            second = await self.result(client, tickets[1])
             self.assertEqual(second["document"]["attempt"], 2)
 
         self.talk(say)
@@ -141,12 +150,11 @@ class Server(unittest.TestCase):
         async def say(client: Client) -> None:
             told = await self.call(client, "submit", kernel="softmax",
                                    source="/* fake: refuse=3 */\n" + KERNEL)
-            refused = await self.call(client, "result", ticket=told["ticket"])
+            refused = await self.result(client, told["ticket"])
             self.assertEqual(refused["state"], "refused")
             self.assertIn("no jail", refused["reason"])
             huge = await self.call(client, "submit", kernel="softmax", source="/" * (2 << 20))
-            self.assertIn("characters", (await self.call(
-                client, "result", ticket=huge["ticket"]))["reason"])
+            self.assertIn("characters", (await self.result(client, huge["ticket"]))["reason"])
             await self.refuse(client, "budget_s", "submit", kernel="softmax", source=KERNEL,
                               budget_s=-1)
             await self.refuse(client, "", "submit", kernel="softmax", source=KERNEL,
@@ -163,7 +171,7 @@ class Server(unittest.TestCase):
             for words in ({"kernel": "--unsafe"}, {"kernel": "softmax", "shapes": ["--unsafe"]},
                           {"kernel": "softmax", "against": ["--unsafe"]}):
                 told = await self.call(client, "submit", source=KERNEL, **words)
-                refused = await self.call(client, "result", ticket=told["ticket"])
+                refused = await self.result(client, told["ticket"])
                 self.assertEqual(refused["state"], "refused", refused)
                 self.assertIn("--unsafe", refused["reason"])
 
@@ -180,7 +188,7 @@ class Server(unittest.TestCase):
                 text = (judging.TESTS / name).read_text(encoding="utf-8")
                 await self.call(client, "submit", kernel="softmax", source=text, budget_s=0.3,
                                 shapes=["softmax:rows=24,cols=256"], against=["hwy"])
-            found = [(await self.call(client, "result", ticket=ticket))["document"]["verdict"]
+            found = [(await self.result(client, ticket))["document"]["verdict"]
                      for ticket in (1, 2)]
             self.assertIn(found[0], judging.RIGHT)
             self.assertEqual(found[1], "FAILED")
@@ -191,7 +199,7 @@ class Server(unittest.TestCase):
 
     def test_too_many_submissions_are_refused(self) -> None:
         async def say(client: Client) -> None:
-            slow = "/* fake: seconds=1 */\n" + KERNEL
+            slow = f"/* fake: until={self.folder / 'never'} */\n" + KERNEL
             for _ in range(16):
                 await self.call(client, "submit", kernel="softmax", source=slow)
             await self.refuse(client, "16 submissions wait", "submit", kernel="softmax",
@@ -224,7 +232,7 @@ class Server(unittest.TestCase):
             "clientInfo": {"name": "test", "version": "1"}}}
         done = subprocess.run([sys.executable, "-m", "rooflane.mcp"], env=self.environment,
                               input=json.dumps(asked) + "\n", capture_output=True, text=True,
-                              check=False, timeout=60)
+                              check=False, timeout=600)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         self.assertEqual([line["id"] for line in lines], [1])
         self.assertEqual(lines[0]["result"]["serverInfo"]["name"], "rooflane")

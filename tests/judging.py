@@ -24,7 +24,7 @@ BRIEF = ("--budget", "0.3", "--hidden", "3", "--against", "hwy")
 FLAGS = "-O3 -march=native"
 KERNEL = re.compile(rf'(?:\bvoid |\.kernel = ")({"|".join(SHAPES)})\b')
 ASKED = re.compile(r"^ ?\*? ?flags: (.+?)(?: \*/)?$", re.MULTILINE)
-PATIENCE = 120  # seconds; only a hang lasts so long
+PATIENCE = 400  # seconds; only a hang lasts so long
 RIGHT = ("WINNER", "TIE", "LOSER", "UNDECIDED")
 # What makes a jail, where it is missing; nothing helps where namespaces are forbidden.
 PACKAGES = "" if shutil.which("bwrap") else "bubblewrap libseccomp2"

@@ -29,6 +29,8 @@ from rooflane.tuning import (
     text_of,
 )
 
+HANGS_S = 60  # longer than any test waits
+
 TUNABLES = (
     Tunable("path", "3 unpacked or packed by each thread, 4 packed for all threads (Goto)", 3, 4,
             (3, 4), selects=True),
@@ -215,7 +217,7 @@ def echoes(status: int) -> Answer:
 
 def hangs(handler: Handler) -> None:
     """Until the test is over."""
-    handler.server.over.wait(20)
+    handler.server.over.wait(HANGS_S)
 
 
 def drips(handler: Handler) -> None:

@@ -61,7 +61,7 @@ class Imports(unittest.TestCase):
         """What the program says of one order."""
         environment = {**os.environ, "PYTHONPATH": str(BUILD / "python"), "OMP_NUM_THREADS": "2"}
         done = subprocess.run([str(python), "-c", PROGRAM, *order], env=environment,
-                              capture_output=True, text=True, check=False, timeout=120)
+                              capture_output=True, text=True, check=False, timeout=600)
         self.assertEqual(done.returncode, 0, f"{order}: {done.stderr}")
         outcome: dict[str, object] = json.loads(done.stdout)
         return outcome

@@ -67,7 +67,7 @@ class Clients(unittest.TestCase):
         """One that asks it."""
         url = server.url if server else "http://127.0.0.1:9/v1"
         client = Client(Endpoint(url, "fake", key), sleep=self.slept.append, on_exchange=self.keep,
-                        **{"timeout": 5, "structured": "", **more})
+                        **{"timeout": 60, "structured": "", **more})
         self.addCleanup(client.close)
         return client
 
@@ -134,9 +134,10 @@ class ServersThatFail(Clients):
     def test_a_hanging_server_and_a_dripping_one_run_into_the_timeout(self) -> None:
         for kind in (fakes.hangs, fakes.drips):
             server = self.serve(kind)
-            exchange, _ = self.client(server, timeout=0.4).ask(HELLO)
+            exchange, _ = self.client(server, timeout=2).ask(HELLO)
             self.assertEqual((exchange.failure, len(server.requests)), ("timeout", 1))
-            self.assertTrue(0.3 < exchange.seconds < 4, exchange.seconds)
+            self.assertGreater(exchange.seconds, 1.9)
+            self.assertLess(exchange.seconds, fakes.HANGS_S)
 
     def test_no_key_no_model_and_nobody_there(self) -> None:
         server = self.serve(says(GOOD))
@@ -258,7 +259,7 @@ class Budgets(Clients):
 
     def test_seconds_and_pauses_count_and_shorten_the_timeout(self) -> None:
         server = self.serve(fails(429, retry_after="30"), says(GOOD))
-        client = self.client(server, budget=Budget(seconds=100), clock=fakes.ticking(25))
+        client = self.client(server, budget=Budget(seconds=100), clock=fakes.ticking(25), timeout=5)
         client.ask(HELLO)  # twice 25 s, and 30 s of waiting
         self.assertEqual((client.spent.seconds, client.waited), (50, 30))
         self.assertEqual(client._allowed(0), 5)
@@ -361,7 +362,7 @@ class Strategies(Clients):
                 ("too long", fakes.floods), ("connection", fakes.resets)):
             with self.subTest(failure):
                 self.setUp()
-                client = self.client(self.serve(said), timeout=0.4 if said is fakes.hangs else 5)
+                client = self.client(self.serve(said), timeout=1 if said is fakes.hangs else 60)
                 strategy = self.strategy(client, settings={"most_failures": 2})
                 self.assertEqual(sources(fakes.tune(strategy, 3)), ["local"] * 3)
                 self.assertEqual(set(self.failures()), {failure})

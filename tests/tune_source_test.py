@@ -166,15 +166,14 @@ class Proposers(Searches):
         self.assertIn("4 evaluations", self.tune("--proposer", slow, "--patience", "3"))
 
     def test_a_killed_search_goes_on_with_the_same_numbers(self) -> None:
-        proposer = self.files("verdict=LOSER ratio=3", "verdict=LOSER ratio=2 seconds=60",
+        never = self.folder / "never"
+        proposer = self.files("verdict=LOSER ratio=3", f"verdict=LOSER ratio=2 until={never}",
                               "verdict=WINNER ratio=0.5")
         with subprocess.Popen(self.command("--proposer", proposer, budget=4), cwd=self.folder,
                               stderr=subprocess.DEVNULL, start_new_session=True) as process:
-            end = time.monotonic() + 120
-            while time.monotonic() < end and not (
-                    (self.folder / "tune.sqlite").exists() and len(self.trials()) == 2):
-                time.sleep(0.1)
-            time.sleep(0.3)  # the second source is judged
+            end = time.monotonic() + 400
+            while time.monotonic() < end and not Path(f"{never}.judged").exists():
+                time.sleep(0.05)  # until the second source is judged
             os.killpg(process.pid, signal.SIGKILL)
         self.assertEqual(len(self.trials()), 2)
         (self.folder / "0.c").write_text(source("verdict=LOSER ratio=2.5"))

@@ -100,8 +100,9 @@ def texts(history: History) -> list[str]:
 
 
 def has_ended(process: int) -> bool:
-    """Whether there is no such process a second from now, or one that nobody has waited for."""
-    for _ in range(50):
+    """Whether soon there is no such process, or one that nobody has waited for. A busy machine
+    needs time for that."""
+    for _ in range(3000):
         try:
             status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
         except OSError:

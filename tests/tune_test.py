@@ -53,13 +53,14 @@ PROGRAM = ""
 SHAPE = "softmax:rows=4,cols=8"
 FAKE = Target(SHAPE, "fake-tunable")
 FEW = [Step(2, 100.0)]
+LATE = 6  # seconds: only what hangs takes so long, however busy the machine is
 
 
 class Evaluations(unittest.TestCase):
     """What a candidate does becomes its outcome; the rest goes on."""
 
     def setUp(self) -> None:
-        self.evaluator = Evaluator(timeout=2)
+        self.evaluator = Evaluator(timeout=LATE)
         self.addCleanup(self.evaluator.close)
 
     def one(self, text: str):
@@ -70,7 +71,7 @@ class Evaluations(unittest.TestCase):
         self.evaluator.open(FAKE)
         for fault, outcome, reason in ((1, Outcome.INCORRECT, "expected"),
                                        (2, Outcome.CRASH, "SIGSEGV"),
-                                       (3, Outcome.TIMEOUT, "2 s"),
+                                       (3, Outcome.TIMEOUT, f"{LATE} s"),
                                        (4, Outcome.BUILD_ERROR, "fault=4 does not build")):
             with self.subTest(outcome=outcome):
                 found = self.one(f"fault={fault},pause=0")
@@ -85,22 +86,23 @@ class Evaluations(unittest.TestCase):
     def test_several_share_rounds(self):
         space = self.evaluator.open(FAKE)
         slow, same, crash = self.evaluator.evaluate(
-            [{"fault": 0, "pause": 16}, space.default, {"fault": 2, "pause": 0}], FEW)
+            [{"fault": 0, "pause": 200}, space.default, {"fault": 2, "pause": 0}], FEW)
         self.assertEqual(slow.default_ns[:1], same.default_ns[:1])
         self.assertGreater(slow.ratio.value, 1)
         self.assertEqual(crash.outcome, Outcome.CRASH)
 
     def test_the_hopeless_get_no_rounds_and_the_slow_few(self):
         self.evaluator.open(FAKE)
+        # Beside a best of 10 times the default's 8 ms: beyond 30 times is hopeless, beyond 12 slow.
+        # A busy machine ends pauses some milliseconds late.
         steps = [Step(2, 1.2), Step(4, 1.1)]
-        for _ in range(100):
-            hopeless, slow, fast = self.evaluator.evaluate(
-                [{"fault": 0, "pause": 200}, {"fault": 0, "pause": 16}, {"fault": 0, "pause": 1}],
-                steps)
-            # Pauses of 16 and 1 ms on a busy machine may end so late that they come to the same.
-            if max(slow.ns) < 22e6 and max(fast.ns) < 8e6:
+        taken = []
+        for _ in range(20):
+            taken = [len(one.ns) for one in self.evaluator.evaluate(
+                [{"fault": 0, "pause": pause} for pause in (700, 170, 1)], steps, best=10)]
+            if taken == [1, 2, 6]:
                 break
-        self.assertEqual([len(one.ns) for one in (hopeless, slow, fast)], [1, 2, 6])
+        self.assertEqual(taken, [1, 2, 6])
 
     def test_proposals_are_completed_refused_or_corrected(self):
         space = self.evaluator.open(FAKE)
@@ -461,7 +463,7 @@ class Tune(unittest.TestCase):
                               env=self.environment, check=False)
 
     def fake(self, *words: str) -> list[str]:
-        return ["--shape", SHAPE, "-v", "fake-tunable", "--timeout", "2", *words]
+        return ["--shape", SHAPE, "-v", "fake-tunable", "--timeout", "4", *words]
 
     def test_it_finds_the_fastest_keeps_it_and_says_so(self):
         file = self.folder / "tuned.json"
@@ -535,7 +537,7 @@ class Tune(unittest.TestCase):
 
     def wait_for_trials(self, count: int):
         from rooflane.archive.store import Archive
-        for _ in range(600):
+        for _ in range(4000):
             time.sleep(0.1)
             if not Path(self.environment["ROOFLANE_ARCHIVE"]).exists():
                 continue

@@ -158,7 +158,9 @@ class Tuned(CommandLine):
         self.assertRegex(out, r"(?m)^hwy tuned +\d")
         self.assertRegex(out, r"(?m)^hwy +\d")
         self.assertRegex(out, r"(?m)^hwy tuned: \d\S*x.* as fast as the variant's own choice")
-        self.assertEqual(out.count("WINNER") + out.count("TIE"), 1, out)
+        # Which of them is faster is the machine's matter.
+        verdicts = re.findall(r"\b(WINNER|TIE|UNDECIDED)\b", out)
+        self.assertIn(verdicts, (["WINNER"], ["TIE"], ["UNDECIDED"], ["UNDECIDED"] * 2), out)
         rows = list(csv.DictReader(io.StringIO(self.read("rows.csv").decode())))
         self.assertEqual([row["tuning_source"] for row in rows], ["store", "model"])
         samples = list(csv.DictReader(io.StringIO(self.read("rows.csv.samples.csv").decode())))
