@@ -483,7 +483,7 @@ class Pages(unittest.TestCase):
                         for pattern in ("src/cli/*.cpp", "scripts/*.sh", "scripts/*.py",
                                         "python/rooflane/**/*.py")
                         for path in ROOT.glob(pattern))
-        # Of pkg-config, rattler-build, vcpkg, docker, buildah and git.
+        # Options of pkg-config, rattler-build, vcpkg, docker, buildah and git.
         theirs = ["--cflags", "--libs",
                   "--recipe", "--overlay-ports",
                   "--build-arg", "--rm", "--memory", "--cap-add", "--gpus", "--device",

@@ -48,7 +48,7 @@ class Model(CommandLine):
             for step in ("qkv", "attention", "ffn_down"):
                 moved, rate, read, packing, waiting = (float(cell) for cell in rows[step])
                 self.assertGreaterEqual(min(rate, read, packing, waiting), 0)
-                if step != "attention":  # whose bytes are few: a slow machine's rate rounds to 0
+                if step != "attention":  # its bytes are few: a slow machine's rate rounds to 0
                     self.assertGreater(rate, 0)
                     self.assertGreater(read, 0)
                 self.assertLessEqual(packing + waiting, 100.1)
