@@ -6,25 +6,33 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <set>
 
+#include "core/parallel.hpp"
 #include "measure/process_usage.hpp"
 
 namespace rooflane::jail {
 
 namespace {
 
-std::vector<pid_t> children_of(pid_t process) {
-  std::vector<pid_t> children;
+// The folder of each of its threads.
+void for_each_task(pid_t process, FunctionRef<void(const std::filesystem::path&)> see) {
   std::error_code gone;
   const std::string tasks = fmt::format("/proc/{}/task", process);
   for (std::filesystem::directory_iterator task(tasks, gone), end; !gone && task != end;
        task.increment(gone)) {
-    std::ifstream file(task->path() / "children");
-    for (pid_t child = 0; file >> child;) children.push_back(child);
+    see(task->path());
   }
+}
+
+std::vector<pid_t> children_of(pid_t process) {
+  std::vector<pid_t> children;
+  for_each_task(process, [&](const std::filesystem::path& task) {
+    std::ifstream file(task / "children");
+    for (pid_t child = 0; file >> child;) children.push_back(child);
+  });
   return children;
 }
 
@@ -90,6 +98,22 @@ double cpu_time_since(const std::map<pid_t, double>& before, pid_t process) {
     used += std::max(0.0, time - (then != before.end() ? then->second : 0));
   }
   return used;
+}
+
+std::set<pid_t> runnable_below(pid_t process) {
+  std::set<pid_t> found;
+  for (const pid_t each : processes_below(process)) {
+    for_each_task(each, [&](const std::filesystem::path& task) {
+      std::string line;
+      std::getline(std::ifstream(task / "stat"), line);
+      // Its state comes behind its name, which may hold anything.
+      const std::size_t name_end = line.rfind(')');
+      if (name_end != line.npos && line.compare(name_end, 3, ") R") == 0) {
+        found.insert(std::atoi(line.c_str()));
+      }
+    });
+  }
+  return found;
 }
 
 void stop_below(pid_t process) {

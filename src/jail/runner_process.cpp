@@ -337,14 +337,18 @@ bool RunnerProcess::has_spoken() const {
 
 // Runtimes spin for some milliseconds after a call or when they are loaded, and on a busy machine
 // their threads get the CPU late: only a thread that is busy whenever it is looked at works between
-// calls.
+// calls. There it may also wait for the CPU during a whole look.
 void RunnerProcess::look_for_leftovers(const std::string& at_load) {
   constexpr unsigned grace_us = 60'000, glance_us = 5'000, looked_at_us = 20'000;
   constexpr double busy = 0.2;
   const auto is_busy = [&](unsigned us) {
     const std::map<pid_t, double> before = cpu_times_below(process_);
+    const std::set<pid_t> runnable = runnable_below(process_);
     usleep(us);
-    return cpu_time_since(before, process_) > busy * 1e3 * us && !has_ended();
+    const std::set<pid_t> still = runnable_below(process_);
+    const bool waits = std::any_of(runnable.begin(), runnable.end(),
+                                   [&](pid_t thread) { return still.contains(thread); });
+    return (waits || cpu_time_since(before, process_) > busy * 1e3 * us) && !has_ended();
   };
   if (!is_busy(glance_us)) return;
   for (int look = 0; look < 10; ++look) {
