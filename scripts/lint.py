@@ -224,7 +224,7 @@ class Lint:
     def run(self, tool: str, *arguments: str, seconds: float = math.inf) -> bool:
         """Whether the tool found nothing; prints what it says otherwise. Raises TimeoutError."""
         # PyPI's clang-tidy is a script that starts it: `timeout` ends both.
-        limit = ["timeout", f"{seconds:.1f}"] if seconds < math.inf else []
+        limit = ["timeout", f"{max(seconds, 0.1):.1f}"] if seconds < math.inf else []  # 0: none
         done = subprocess.run([*limit, str(self.folder / tool), *arguments], cwd=ROOT, check=False,
                               capture_output=True, text=True)
         if limit and done.returncode == 124:

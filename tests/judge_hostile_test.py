@@ -23,7 +23,8 @@ from judging import TESTS, Judging
 
 HOSTILE = TESTS / "hostile"
 SECRET = "the-secret-of-the-test"
-LEFT = ("rooflane-owned", "rooflane-filled*", "core", "core.*")
+LEFT = ("rooflane-owned", "rooflane-filled*")
+CORES = ("core", "core.*")  # of other tests' programs, too, in the folders of these
 # Folders that everybody, or the user, may write to; the deeper ones are found there.
 WRITABLE = ("/", "/etc", "/usr", "/usr/lib", "/var", "/var/tmp", "/dev/shm", "/run", "/opt",
             "/root", "/home", "/srv", "/mnt", os.path.expanduser("~"),
@@ -43,10 +44,12 @@ def processes() -> dict[int, str]:
     return found
 
 
-def left_behind(folders: list[str]) -> list[str]:
-    """Files of the names that hostile sources use."""
-    return [name for folder in folders for pattern in LEFT
-            for name in glob.glob(f"{folder}/{pattern}")]
+def left_behind(folders: list[str]) -> set[str]:
+    """Files of the names that hostile sources use; in the folders in /tmp, which are others', those
+    that nobody else uses."""
+    looked_for = [*((folder, pattern) for folder in folders for pattern in (*LEFT, *CORES)),
+                  *((folder, pattern) for folder in glob.glob("/tmp/*/") for pattern in LEFT)]
+    return {name for folder, pattern in looked_for for name in glob.glob(f"{folder}/{pattern}")}
 
 
 def available() -> int:
@@ -98,8 +101,8 @@ class Hostile(Judging):
 
     def attack(self, name: str, *words: str) -> dict[str, Any]:
         """Judges a hostile source, and asserts that all is as before."""
-        folders = [*WRITABLE, str(self.folder), str(Path.cwd()), *glob.glob("/tmp/*/")]
-        known = set(left_behind(folders))
+        folders = [*WRITABLE, str(self.folder), str(Path.cwd())]
+        known = left_behind(folders)
         free = shutil.disk_usage(self.folder).free
         already = processes()
         with self.listening() as (port, abstract, calls):
@@ -108,7 +111,7 @@ class Hostile(Judging):
                      f'-DPORT={port} -DABSTRACT="{abstract}" -DVICTIM={self.victim.pid}')
             document = self.judge(HOSTILE / name, *words, flags=flags)  # within its patience
         self.assertEqual(calls, [])
-        self.assertEqual(set(left_behind(folders)) - known, set())
+        self.assertEqual(left_behind(folders) - known, set())
         self.assertLess(free - shutil.disk_usage(self.folder).free, SLACK)
         self.assertEqual(self.sentinel.read_text(), "as before\n")
         self.assertIsNone(self.victim.poll())

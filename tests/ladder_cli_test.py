@@ -25,7 +25,7 @@ SHAPES = {
     "attention": "attention:batch=1,heads=2,q_len=20,kv_len=40,head_dim=16,causal=1",
 }
 QUICK = ["--min-time", "0.001", "--max-time", "0.05", "--launches", "1",
-         "--ceilings-time", "0.1"]
+         "--ceilings-time", "0.5"]  # or what comes near the roof may seem to be above it
 
 
 class Ladder(unittest.TestCase):

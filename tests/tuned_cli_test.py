@@ -13,7 +13,7 @@ from command_line import CommandLine, floats, main, npy
 
 SHAPE = "layernorm:rows=8,cols=64"
 QUICK = ["--threads", "1", "--min-time", "0.0001", "--max-time", "0.05", "--launches", "1",
-         "--ceilings-time", "0.1"]
+         "--ceilings-time", "0.5"]  # or what comes near the roof may seem to be above it
 
 
 class Tuned(CommandLine):

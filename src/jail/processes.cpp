@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -100,17 +99,15 @@ double cpu_time_since(const std::map<pid_t, double>& before, pid_t process) {
   return used;
 }
 
-std::set<pid_t> runnable_below(pid_t process) {
-  std::set<pid_t> found;
+std::set<std::string> runnable_below(pid_t process) {
+  std::set<std::string> found;
   for (const pid_t each : processes_below(process)) {
     for_each_task(each, [&](const std::filesystem::path& task) {
       std::string line;
       std::getline(std::ifstream(task / "stat"), line);
       // Its state comes behind its name, which may hold anything.
       const std::size_t name_end = line.rfind(')');
-      if (name_end != line.npos && line.compare(name_end, 3, ") R") == 0) {
-        found.insert(std::atoi(line.c_str()));
-      }
+      if (name_end != line.npos && line.compare(name_end, 3, ") R") == 0) found.insert(task);
     });
   }
   return found;

@@ -23,8 +23,8 @@ std::size_t resident_bytes_below(pid_t process);
 std::map<pid_t, double> cpu_times_below(pid_t process);
 // What was used since, also by processes that did not exist then.
 double cpu_time_since(const std::map<pid_t, double>& before, pid_t process);
-// The threads that run, or wait for a CPU to run on.
-std::set<pid_t> runnable_below(pid_t process);
+// The threads that run, or wait for a CPU to run on, by their folders in /proc.
+std::set<std::string> runnable_below(pid_t process);
 
 // The process leads a group. Also those that begin while others are being stopped.
 void stop_below(pid_t process);

@@ -343,11 +343,12 @@ void RunnerProcess::look_for_leftovers(const std::string& at_load) {
   constexpr double busy = 0.2;
   const auto is_busy = [&](unsigned us) {
     const std::map<pid_t, double> before = cpu_times_below(process_);
-    const std::set<pid_t> runnable = runnable_below(process_);
+    const std::set<std::string> runnable = runnable_below(process_);
     usleep(us);
-    const std::set<pid_t> still = runnable_below(process_);
-    const bool waits = std::any_of(runnable.begin(), runnable.end(),
-                                   [&](pid_t thread) { return still.contains(thread); });
+    const std::set<std::string> still = runnable_below(process_);
+    const bool waits =
+        std::any_of(runnable.begin(), runnable.end(),
+                    [&](const std::string& thread) { return still.contains(thread); });
     return (waits || cpu_time_since(before, process_) > busy * 1e3 * us) && !has_ended();
   };
   if (!is_busy(glance_us)) return;
