@@ -29,9 +29,12 @@ inline std::vector<Tuning> paths(const Problem& problem, bool other_way) {
 inline int segment_threads(const Problem& problem, const Environment& env) {
   return useful_threads(env.threads, problem.size("edges"), problem.size("cols"));
 }
-// Whether so many float32 stay in half of an L2.
+// Whether so many float32 stay in half of a core's L2, in a quarter of a package's L3.
 inline bool stay_in_l2(double floats) {
   return 4 * floats <= static_cast<double>(machine().l2_bytes) / 2;
+}
+inline bool stay_in_l3(double floats) {
+  return 4 * floats <= static_cast<double>(machine().l3_bytes) / 4;
 }
 
 template <class Job>

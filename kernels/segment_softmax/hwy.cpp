@@ -1,6 +1,7 @@
 // Softmax by segment with Highway: columns are lanes, a segment's maximum and sum stay in
 // registers. See segment_softmax.hpp for the two paths, segments.hpp for how edges are shared.
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -161,74 +162,111 @@ HWY_INLINE void FinishShare(D d, const Job& job, std::int64_t share) {
   });
 }
 
-// A segment's rows of the table: maxima, sums, roundings, one after the other.
+// A segment's row of a table: maxima, sums, and what the sums' last additions rounded off.
 struct TableRow {
   float* max;
   float* sum;
   float* lost;
 };
-HWY_INLINE TableRow RowOf(const Job& job, std::int64_t segment) {
-  float* const max = job.table + 3 * segment * job.share_stride;
-  return {max, max + job.share_stride, max + 2 * job.share_stride};
+HWY_INLINE TableRow RowOf(const Job& job, std::int64_t table, std::int64_t segment) {
+  float* const max = job.table + (table * job.edges.segments + segment) * job.row_stride;
+  return {max, max + job.cols, max + 2 * job.cols};
 }
 
+// body(row, x, y, column, fill) for the edges [begin,end) in their given order.
+template <class D, class Body>
+HWY_INLINE void ForEdges(D d, const Job& job, std::int64_t begin, std::int64_t end,
+                         std::int64_t table, Body body) {
+  for (std::int64_t e = begin; e < end; ++e) {
+    const TableRow row = RowOf(job, table, job.edges.segment[e]);
+    const float* const x = job.x + e * job.x_stride;
+    float* const y = job.y + e * job.y_stride;
+    hc::ForVectors(d, job.cols,
+                   [&](std::size_t col, auto fill) ROOFLANE_LAMBDA { body(row, x, y, col, fill); });
+  }
+}
+
+// The terms of the edges [begin,end), each by the maximum of its segment's edges among them, and
+// their table.
 template <class D>
-HWY_INLINE void ByTable(D d, const Job& job) {
-  const auto for_edges = [&](auto body) ROOFLANE_LAMBDA {
-    for (std::int64_t e = 0; e < job.edges.edges; ++e) {
-      const TableRow row = RowOf(job, job.edges.segment[e]);
-      const float* const x = job.x + e * job.x_stride;
-      float* const y = job.y + e * job.y_stride;
-      hc::ForVectors(d, job.cols, [&](std::size_t col, auto fill) ROOFLANE_LAMBDA {
-        body(row, x, y, col, fill);
-      });
-    }
-  };
+HWY_INLINE void FillTable(D d, const Job& job, std::int64_t begin, std::int64_t end,
+                          std::int64_t table) {
   for (std::int64_t s = 0; s < job.edges.segments; ++s) {
-    const TableRow row = RowOf(job, s);
+    const TableRow row = RowOf(job, table, s);
     hc::ForVectors(d, job.cols, [&](std::size_t col, auto fill) ROOFLANE_LAMBDA {
       hc::StoreRow(hn::Set(d, kLowest), d, row.max + col, fill);
       hc::StoreRow(hn::Zero(d), d, row.sum + col, fill);
       hc::StoreRow(hn::Zero(d), d, row.lost + col, fill);
     });
   }
-  for_edges([&](const TableRow& row, const float* x, float*, std::size_t col, auto fill)
-                ROOFLANE_LAMBDA {
-                  const auto max = hc::LoadRow(d, row.max + col, fill);
-                  hc::StoreRow(hn::Max(max, hc::LoadRow(d, x + col, fill)), d, row.max + col, fill);
-                });
-  for_edges([&](const TableRow& row, const float* x, float* y, std::size_t col,
-                auto fill) ROOFLANE_LAMBDA {
-    const auto max = hc::LoadRow(d, row.max + col, fill);
-    const auto term = hc::ExpNonPositive(d, hn::Sub(hc::LoadRow(d, x + col, fill), max));
-    hc::StoreRow(term, d, y + col, fill);
-    // As LongSum (reduce-inl.h) adds.
-    const auto old = hc::LoadRow(d, row.sum + col, fill);
-    const auto corrected = hn::Sub(term, hc::LoadRow(d, row.lost + col, fill));
-    const auto sum = hn::Add(old, corrected);
-    hc::StoreRow(hn::Sub(hn::Sub(sum, old), corrected), d, row.lost + col, fill);
-    hc::StoreRow(sum, d, row.sum + col, fill);
-  });
-  for (std::int64_t s = 0; s < job.edges.segments; ++s) {
-    const TableRow row = RowOf(job, s);
-    hc::ForVectors(d, job.cols, [&](std::size_t col, auto fill) ROOFLANE_LAMBDA {
-      const auto sum =
-          hn::Sub(hc::LoadRow(d, row.sum + col, fill), hc::LoadRow(d, row.lost + col, fill));
-      hc::StoreRow(hn::Div(hn::Set(d, 1.0f), sum), d, row.sum + col, fill);
-    });
-  }
-  for_edges([&](const TableRow& row, const float*, float* y, std::size_t col, auto fill)
-                ROOFLANE_LAMBDA {
-                  const auto scale = hc::LoadRow(d, row.sum + col, fill);
-                  hc::StoreRow(hn::Mul(hc::LoadRow(d, y + col, fill), scale), d, y + col, fill);
-                });
+  ForEdges(d, job, begin, end, table,
+           [&](const TableRow& row, const float* x, float*, std::size_t col, auto fill)
+               ROOFLANE_LAMBDA {
+                 const auto max = hc::LoadRow(d, row.max + col, fill);
+                 hc::StoreRow(hn::Max(max, hc::LoadRow(d, x + col, fill)), d, row.max + col, fill);
+               });
+  ForEdges(d, job, begin, end, table,
+           [&](const TableRow& row, const float* x, float* y, std::size_t col,
+               auto fill) ROOFLANE_LAMBDA {
+             const auto max = hc::LoadRow(d, row.max + col, fill);
+             const auto term = hc::ExpNonPositive(d, hn::Sub(hc::LoadRow(d, x + col, fill), max));
+             hc::StoreRow(term, d, y + col, fill);
+             // As LongSum (reduce-inl.h) adds.
+             const auto old = hc::LoadRow(d, row.sum + col, fill);
+             const auto corrected = hn::Sub(term, hc::LoadRow(d, row.lost + col, fill));
+             const auto sum = hn::Add(old, corrected);
+             hc::StoreRow(hn::Sub(hn::Sub(sum, old), corrected), d, row.lost + col, fill);
+             hc::StoreRow(sum, d, row.sum + col, fill);
+           });
 }
 
-// body(d) for vectors of four columns where there are no more, else whole ones.
+// The maxima of the segments [begin,end) become what scales the terms of each table.
+template <class D>
+HWY_INLINE void MergeTables(D d, const Job& job, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t s = begin; s < end; ++s) {
+    hc::ForVectors(d, job.cols, [&](std::size_t col, auto fill) ROOFLANE_LAMBDA {
+      auto max = hn::Set(d, kLowest);
+      for (std::int64_t t = 0; t < job.tables; ++t) {
+        max = hn::Max(max, hc::LoadRow(d, RowOf(job, t, s).max + col, fill));
+      }
+      hc::LongSum<D> sum(d);
+      for (std::int64_t t = 0; t < job.tables; ++t) {
+        const TableRow row = RowOf(job, t, s);
+        const auto theirs = hc::LoadRow(d, row.max + col, fill);
+        const auto factor = hc::ExpNonPositive(d, hn::Sub(theirs, max));
+        const auto terms =
+            hn::Sub(hc::LoadRow(d, row.sum + col, fill), hc::LoadRow(d, row.lost + col, fill));
+        sum.Add(hn::Mul(factor, terms));
+        hc::StoreRow(factor, d, row.max + col, fill);
+      }
+      const auto total = sum.PerLane();
+      for (std::int64_t t = 0; t < job.tables; ++t) {
+        float* const factor = RowOf(job, t, s).max + col;
+        hc::StoreRow(hn::Div(hc::LoadRow(d, factor, fill), total), d, factor, fill);
+      }
+    });
+  }
+}
+
+template <class D>
+HWY_INLINE void ScaleEdges(D d, const Job& job, std::int64_t begin, std::int64_t end,
+                           std::int64_t table) {
+  ForEdges(d, job, begin, end, table,
+           [&](const TableRow& row, const float*, float* y, std::size_t col, auto fill)
+               ROOFLANE_LAMBDA {
+                 const auto scale = hc::LoadRow(d, row.max + col, fill);
+                 hc::StoreRow(hn::Mul(hc::LoadRow(d, y + col, fill), scale), d, y + col, fill);
+               });
+}
+
+// body(d) for vectors of four or eight columns where there are no more, else whole ones: a vector
+// that is filled needs no mask.
 template <class Body>
 HWY_INLINE void WithVectors(std::size_t cols, Body body) {
   if (cols <= 4) {
     body(hn::CappedTag<float, 4>());
+  } else if (cols <= 8) {
+    body(hn::CappedTag<float, 8>());
   } else {
     body(hn::ScalableTag<float>());
   }
@@ -258,8 +296,16 @@ void FinishPiece(const Job& job, std::int64_t piece) {
   });
 }
 
-void SoftmaxByTable(const Job& job) {
-  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA { ByTable(d, job); });
+void FillOne(const Job& job, std::int64_t begin, std::int64_t end, std::int64_t table) {
+  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA { FillTable(d, job, begin, end, table); });
+}
+
+void MergeSegments(const Job& job, std::int64_t begin, std::int64_t end, std::int64_t) {
+  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA { MergeTables(d, job, begin, end); });
+}
+
+void ScaleOne(const Job& job, std::int64_t begin, std::int64_t end, std::int64_t table) {
+  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA { ScaleEdges(d, job, begin, end, table); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -271,28 +317,39 @@ namespace rooflane::segment_softmax {
 
 HWY_EXPORT(SoftmaxPiece);
 HWY_EXPORT(FinishPiece);
-HWY_EXPORT(SoftmaxByTable);
+HWY_EXPORT(FillOne);
+HWY_EXPORT(MergeSegments);
+HWY_EXPORT(ScaleOne);
 
 namespace {
 
 constexpr Tunable tunables[] = {
     {"path",
      "0: segment by segment, not sorted after finding that order; 1: not sorted, by tables of "
-     "maxima and sums, on one thread",
+     "maxima and sums, one for each thread",
      0, 1},
 };
 
-// Floats from one row of the tables, or of shares, to the next.
-std::int64_t row_stride(std::int64_t cols) { return (cols + 15) / 16 * 16; }
+// Floats from one row of shares to the next.
+std::int64_t share_stride(std::int64_t cols) { return (cols + 15) / 16 * 16; }
 
-double table_floats(const Problem& problem) {
-  return 3 * problem.value("segments") * static_cast<double>(row_stride(problem.size("cols")));
+// Floats from one row of a table to the next: short rows do not straddle cache lines.
+std::int64_t row_stride(std::int64_t cols) {
+  const auto floats = static_cast<std::uint64_t>(3 * cols);
+  return static_cast<std::int64_t>(floats < 16 ? std::bit_ceil(floats) : (floats + 15) / 16 * 16);
 }
 
-// By tables where one thread is enough and they stay in its L2.
+// By tables where rows are whole vectors, shorter than the cache lines that the order fetches for
+// them, and the tables stay in L3 beside the edges; or where longer rows on one thread have a table
+// that stays in its L2.
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  const bool alone = common::segment_threads(problem, env) == 1;
-  return common::paths(problem, alone && common::stay_in_l2(table_floats(problem)));
+  const std::int64_t cols = problem.size("cols");
+  const double threads = common::segment_threads(problem, env);
+  const double table = problem.value("segments") * static_cast<double>(row_stride(cols));
+  const bool fits = cols == 4 || cols == 8 ? common::stay_in_l3(threads * table)
+                                           : cols > 8 && threads == 1 && common::stay_in_l2(table);
+  const bool merges_little = 2 * threads * problem.value("segments") <= problem.value("edges");
+  return common::paths(problem, fits && merges_little);
 }
 
 class HwyPlan final : public common::HwySegmentPlan<Job> {
@@ -301,13 +358,20 @@ class HwyPlan final : public common::HwySegmentPlan<Job> {
       : HwySegmentPlan(problem, tuning, env),
         softmax_(ROOFLANE_HWY_FUNCTION(SoftmaxPiece, target_)),
         finish_(ROOFLANE_HWY_FUNCTION(FinishPiece, target_)),
-        by_table_(ROOFLANE_HWY_FUNCTION(SoftmaxByTable, target_)) {
-    job_.share_stride = row_stride(problem.size("cols"));
+        fill_(ROOFLANE_HWY_FUNCTION(FillOne, target_)),
+        merge_(ROOFLANE_HWY_FUNCTION(MergeSegments, target_)),
+        scale_(ROOFLANE_HWY_FUNCTION(ScaleOne, target_)) {
+    const std::int64_t cols = problem.size("cols");
     if (other_way_) {
-      workspace_ = Buffer(static_cast<std::size_t>(table_floats(problem)) * sizeof(float));
+      job_.tables = threads_;
+      job_.row_stride = row_stride(cols);
+      workspace_ = Buffer(
+          static_cast<std::size_t>(job_.tables * problem.size("segments") * job_.row_stride) *
+          sizeof(float));
       job_.table = workspace_.f32();
       return;
     }
+    job_.share_stride = share_stride(cols);
     job_.shares = 2 * pieces_;
     shared_.resize(static_cast<std::size_t>(job_.shares));
     job_.shared = shared_.data();
@@ -318,7 +382,12 @@ class HwyPlan final : public common::HwySegmentPlan<Job> {
   }
 
   void run() override {
-    if (other_way_) return by_table_(job_);
+    if (other_way_) {
+      for_shares(job_.edges.edges, fill_);
+      for_shares(job_.edges.segments, merge_);
+      for_shares(job_.edges.edges, scale_);
+      return;
+    }
     for_pieces(softmax_);
     if (pieces_ == 1) return;
     parallel_for_static(pool_, threads_, pieces_,
@@ -331,9 +400,19 @@ class HwyPlan final : public common::HwySegmentPlan<Job> {
   }
 
  private:
+  using Part = decltype(&HWY_STATIC_DISPATCH(FillOne));
+  // A share of so many edges or segments for each thread.
+  void for_shares(std::int64_t count, Part part) {
+    if (threads_ == 1) return part(job_, 0, count, 0);
+    parallel_for_static(pool_, threads_, threads_, [&](std::int64_t share, int) {
+      part(job_, common::piece_start(count, threads_, share),
+           common::piece_start(count, threads_, share + 1), share);
+    });
+  }
+
   decltype(&HWY_STATIC_DISPATCH(SoftmaxPiece)) softmax_;
   decltype(&HWY_STATIC_DISPATCH(FinishPiece)) finish_;
-  decltype(&HWY_STATIC_DISPATCH(SoftmaxByTable)) by_table_;
+  Part fill_, merge_, scale_;
   Buffer workspace_;
   std::vector<Shared> shared_;
 };

@@ -22,8 +22,11 @@ struct Job : common::SegmentJob {
   float* max = nullptr;
   float* sum = nullptr;
   std::int64_t share_stride = 0;
-  // Path 1, [segments,cols]: maxima, sums and what their last additions rounded off.
+  // Path 1: for each thread a table, a row for each segment: maxima, sums and what their last
+  // additions rounded off.
   float* table = nullptr;
+  std::int64_t tables = 0;
+  std::int64_t row_stride = 0;
 };
 
 }  // namespace rooflane::segment_softmax
