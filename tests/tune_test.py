@@ -319,6 +319,22 @@ class Finals(unittest.TestCase):
         whole.execute()
         return final.Final(machine, space.default, final.best_of(whole.history), seed).race(1e9)
 
+    def test_a_pruned_run_that_goes_on_numbers_its_trials_after_the_last(self):
+        replayed = ReplayedSpace(spaces.read(spaces.SHIPPED)[0])
+        space = replayed.space
+        machine = PlantedMachine(self.program, replayed.truth, space.default, 0.02, 0.01, 1)
+
+        def searched(trials: int, before: list[Trial]) -> list[Trial]:
+            strategy = strategies.make("random", space, 1)
+            return search.Search(space, machine, strategy, [space.default],
+                                 search.Limits(trials), Silent(), 1, trials=before
+                                 ).execute().trials
+
+        first = searched(5, [])
+        self.assertEqual([trial.number for trial in first], [0, 1, 2, 3, 4])
+        rest = searched(6, [trial for trial in first if trial.number not in (1, 2)])
+        self.assertEqual([trial.number for trial in rest], [0, 3, 4, 5, 6, 7])
+
     def test_a_schedule_as_fast_as_the_default_is_not_stored(self):
         """Races of eight schedules that are all as fast as the default: none is stored."""
         truth = {f"x={x}": 1.0 for x in range(9)}

@@ -284,7 +284,8 @@ class ClusterEvaluator:
             if future.status == "error":  # serve() raises nothing
                 raise Lost(f"a worker: {type(error).__name__}: {error}") from error
         if answer is not None and not answer.failure:
-            self._home = answer.worker
+            if flight.op == "evaluate":  # `compare` measures nothing: anybody answers it
+                self._home = answer.worker
             return answer.value
         if answer is not None:
             failure = (Lost(answer.reason) if answer.failure == "lost"

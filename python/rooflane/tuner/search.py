@@ -98,7 +98,7 @@ class Search:
                 or (limits.speed_up is not None and best is not None
                     and best.speed_up >= limits.speed_up)
                 or (limits.patience is not None and best is not None
-                    and len(history.trials) - 1 - best.number >= limits.patience))
+                    and self._next_number() - 1 - best.number >= limits.patience))
 
     def _try(self, proposal: Proposal, strategy: str, seconds: float) -> None:
         best = self.history.best
@@ -108,13 +108,18 @@ class Search:
 
     def _record(self, found: Evaluation, proposal: Proposal, strategy: str,
                 seconds: float) -> None:
-        trial = trial_of(found, len(self.history.trials), strategy, proposal)
+        trial = trial_of(found, self._next_number(), strategy, proposal)
         trial.cost.propose = seconds
         self.workspace[text_of(trial.configuration)] = found.workspace_bytes
         self.archive.record(self.run, trial)
         self._observe(trial)
         self._ended()  # what is left
         self.on_trial(self.history)
+
+    def _next_number(self) -> int:
+        """Not how many trials there are: some of a resumed run may have been pruned."""
+        trials = self.history.trials
+        return trials[-1].number + 1 if trials else 0
 
     def _observe(self, trial: Trial) -> None:
         self.history.trials.append(trial)
