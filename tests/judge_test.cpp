@@ -255,6 +255,7 @@ struct Guarded {
   InputSeed seed = 3;
   OwnedOperands operands;
   SeriesGuard guard;
+  int series = 0;  // that is timed
 };
 
 }  // namespace
@@ -326,7 +327,9 @@ std::string planted_reason(Guarded& guarded, FunctionRef<double(std::int64_t)> c
     guarded.compute();
   };
   try {
-    for (int i = 0; i < 30; ++i) guarded.guard.time(often, runs, [&] { return now; });
+    for (guarded.series = 0; guarded.series < 30; ++guarded.series) {
+      guarded.guard.time(often, runs, [&] { return now; });
+    }
   } catch (const WorkerError& error) {
     return error.what();
   }
@@ -336,23 +339,39 @@ std::string planted_reason(Guarded& guarded, FunctionRef<double(std::int64_t)> c
 }  // namespace
 
 TEST_CASE("a run that takes less among others than by itself is told") {
-  Guarded guarded;
-  const auto halves = [](std::int64_t runs) { return 1000 * static_cast<double>((runs + 1) / 2); };
-  CHECK(planted_reason(guarded, halves).starts_with("skipped-calls: "));
-  const auto last_alone = [](std::int64_t) { return 1000.0; };
-  CHECK(planted_reason(guarded, last_alone).starts_with("skipped-calls: "));
+  const auto reason = [](auto call_ns, std::int64_t runs = 1000) {
+    Guarded guarded;
+    return planted_reason(
+        guarded, [&](std::int64_t asked) { return call_ns(guarded.series, asked); }, runs);
+  };
+  const auto halves = [](int, std::int64_t runs) {
+    return 1000 * static_cast<double>((runs + 1) / 2);
+  };
+  CHECK(reason(halves).starts_with("skipped-calls: "));
+  const auto last_alone = [](int, std::int64_t) { return 1000.0; };
+  CHECK(reason(last_alone).starts_with("skipped-calls: "));
   int call = 0;
-  const auto two_of_five = [&](std::int64_t runs) {
+  const auto two_of_five = [&](int, std::int64_t runs) {
     return 1000 * static_cast<double>(runs > 1 && ++call % 5 < 2 ? 1 : runs);
   };
-  CHECK(planted_reason(guarded, two_of_five).starts_with("skipped-calls: "));
-  const auto few_at_once = [](std::int64_t runs) {
+  CHECK(reason(two_of_five).starts_with("skipped-calls: "));
+  const auto few_at_once = [](int, std::int64_t runs) {
     return 1000 * static_cast<double>(runs < 8 ? 1 : runs);
   };
-  CHECK(planted_reason(guarded, few_at_once, 30).starts_with("skipped-calls: "));
+  CHECK(reason(few_at_once, 30).starts_with("skipped-calls: "));
+  // Half of the series, and few runs of many series: the mean of these is close to a single run's.
+  const auto half_of_series = [](int series, std::int64_t runs) {
+    return 1000 * static_cast<double>(series / 3 % 2 == 0 ? 1 : runs);
+  };
+  CHECK(reason(half_of_series).starts_with("skipped-calls: "));
+  const auto most_series = [](int series, std::int64_t runs) {
+    const bool slow = series % 3 == 0;
+    return static_cast<double>(runs) * (runs == 1 ? 1000 : slow ? 2000 : 700);
+  };
+  CHECK(reason(most_series).starts_with("skipped-calls: "));
   // What a call takes is known to some 50 ns.
-  const auto honest = [](std::int64_t runs) { return 50 + 1000 * static_cast<double>(runs); };
-  CHECK(planted_reason(guarded, honest) == "");
+  const auto honest = [](int, std::int64_t runs) { return 50 + 1000 * static_cast<double>(runs); };
+  CHECK(reason(honest) == "");
 }
 
 TEST_CASE("a run that takes less where its inputs are as before is told") {

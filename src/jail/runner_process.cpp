@@ -373,7 +373,7 @@ void RunnerProcess::sleep() {
 // as the steps take, so the rest of the shorter one is the call itself. The steps take about a
 // microsecond, or longer than it takes to fall asleep.
 double RunnerProcess::call_ns() {
-  constexpr int calls = 51;
+  constexpr int calls = 51;  // judge_document.cpp makes an interval of as many
   const std::uint32_t steps = has_spare_cpu_ ? 1000 : 10000;
   const auto time = [&](std::uint32_t of_steps) {
     const auto start = Clock::now();
