@@ -214,6 +214,29 @@ TEST_CASE("a setting that refuses user namespaces is named") {
   CHECK(refusing().find("user.max_user_namespaces=0") != std::string::npos);
 }
 
+TEST_CASE(
+    "a jail has a control group beside the judge's own where memory and processes are given") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& path, const std::string& text) {
+    const std::filesystem::path file = folder / path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text << "\n";
+  };
+  const auto found = [&] { return jail::folder_of_groups(folder.path()); };
+  CHECK(found() == "");
+  write("proc/self/mountinfo", "30 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
+  write("proc/self/cgroup", "0::/app.slice/run.scope");
+  const std::string slice = "sys/fs/cgroup/app.slice";
+  write(slice + "/cgroup.procs", "");
+  CHECK(found() == "");
+  write(slice + "/cgroup.subtree_control", "cpu memory");
+  CHECK(found() == "");
+  write(slice + "/cgroup.subtree_control", "cpu memory pids");
+  CHECK(found() == folder / slice);
+  std::filesystem::remove(folder / (slice + "/cgroup.procs"));  // nothing can be moved from there
+  CHECK(found() == "");
+}
+
 TEST_CASE("the filter of system calls ends by allowing, and refuses more to kernels") {
   const auto kernels = jail::system_call_filter(false), compilers = jail::system_call_filter(true);
   REQUIRE(!compilers.empty());
