@@ -169,6 +169,21 @@ TEST_CASE("where a source fails says why") {
   CHECK(judge::suspicion("the run wrote outside the output", none, {}) == "unwritten-or-outside: ");
 }
 
+TEST_CASE("what to try next depends on how far it is from what memory allows") {
+  judge::Judgement judgement;
+  judgement.verdict = judge::Verdict::loser;
+  judge::ShapeFigures shape{.problem = problem_of("softmax:rows=4,cols=8")};
+  shape.row.bound = "memory";
+  const auto next = [&](double roof_pct) {
+    shape.row.roof_pct = roof_pct;
+    judgement.shapes = {shape};
+    return judge::next_step(judgement);
+  };
+  CHECK(next(1).find("use vectors") != std::string::npos);
+  CHECK(next(50).find("read and write each element once") != std::string::npos);
+  CHECK(next(95).find("little is left") != std::string::npos);
+}
+
 TEST_CASE("hashes are those of FIPS 180") {
   CHECK(judge::sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(judge::sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
