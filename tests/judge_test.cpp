@@ -172,7 +172,8 @@ TEST_CASE("where a source fails says why") {
 TEST_CASE("what to try next depends on how far it is from what memory allows") {
   judge::Judgement judgement;
   judgement.verdict = judge::Verdict::loser;
-  judge::ShapeFigures shape{.problem = problem_of("softmax:rows=4,cols=8")};
+  judge::ShapeFigures shape;
+  shape.problem = problem_of("softmax:rows=4,cols=8");
   shape.row.bound = "memory";
   const auto next = [&](double roof_pct) {
     shape.row.roof_pct = roof_pct;
@@ -410,6 +411,22 @@ TEST_CASE("a run that takes less among others than by itself is told") {
   // What a call takes is known to some 50 ns.
   const auto honest = [](int, std::int64_t runs) { return 50 + 1000 * static_cast<double>(runs); };
   CHECK(reason(honest) == "");
+}
+
+TEST_CASE("a single run may take longer by lines that come from a distant CPU") {
+  const auto distant = [](double call_ns) {
+    Guarded guarded;
+    double now = 0;
+    const auto often = [&](std::int64_t runs) {
+      guarded.compute();
+      now += call_ns + 350 + 800 * static_cast<double>(runs);
+    };
+    for (int i = 0; i < 10; ++i) {
+      guarded.guard.time(often, 1000, [&] { return now; }, {call_ns, 20});
+    }
+  };
+  distant(600);
+  CHECK_THROWS_AS(distant(100), WorkerError);
 }
 
 TEST_CASE("a run that takes less where its inputs are as before is told") {

@@ -388,7 +388,7 @@ class Judge {
   // that is a large part of the time, nothing shows that the victory is one.
   void doubt_short_victories() {
     for (ShapeFigures& shape : result_.shapes) {
-      const double unseen = unseen_ns(1e3 * shape.overhead_spread_us);
+      const double unseen = unseen_ns({1e3 * shape.overhead_us, 1e3 * shape.overhead_spread_us});
       if (shape.verdict != Verdict::winner || unseen <= (unseen_ratio - 1) * *shape.row.p50_ns) {
         continue;
       }

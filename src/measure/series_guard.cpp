@@ -52,10 +52,13 @@ bool is_all_ones(const std::byte* bytes, std::size_t count) {
 }  // namespace
 
 // A call's cost is known to some 50 ns, and less well where measuring process and kernel share a
-// CPU.
-double unseen_ns(double call_spread_ns) {
-  constexpr double least = 100, spreads = 4;
-  return std::max(least, spreads * call_spread_ns);
+// CPU. Where two CPUs look at the doorbell, its cost is that of four cache lines that go from one
+// to the other, five times as much between distant CPUs; a single run fetches lines that the
+// measuring CPU had, at least the one of the output that was looked at before. A call of more than
+// a microsecond is one behind a sleep, which says nothing of lines.
+double unseen_ns(const CallCost& call) {
+  constexpr double least = 100, spreads = 4, lines = 0.5, longest_ns = 1000;
+  return std::max({least, spreads * call.spread_ns, lines * std::min(call.ns, longest_ns)});
 }
 
 struct SeriesGuard::Change {
@@ -260,7 +263,7 @@ void SeriesGuard::time_single_runs(TimedRuns timed_runs, std::vector<Change>& ch
 // makes it longer, so the quick ones of the single runs are compared.
 std::string SeriesGuard::unevenness(const Times& times) {
   constexpr double quick = 0.25;
-  const double call_ns = unseen_ns(median(times.call_spreads));
+  const double call_ns = median(times.unseen);
   const double undisturbed = quantile(times.undisturbed, quick);
   const double rewritten = std::max(quantile(times.rewritten, quick), 0.0);
   const double changed = quantile(times.changed, quick);
@@ -348,7 +351,7 @@ double SeriesGuard::time(FunctionRef<void(std::int64_t)> run, std::int64_t runs,
   }
   run_ns_ = mean(timed);
   times_.means.push_back(run_ns_);
-  times_.call_spreads.push_back(call.spread_ns);
+  times_.unseen.push_back(unseen_ns(call));
   require_even_times();
   return run_ns_;
 }
