@@ -20,7 +20,7 @@ done
 # What the targets read with, as one archive: each takes from it what it calls. Only the
 # scalar variants, because they compile fastest.
 sources=(src/core/*.cpp src/io/*.cpp src/backends/{plugin,plugin_table,scalar}.cpp src/c_api/rooflane.cpp
-         src/jail/{jail,jailed_plugin,processes,runner_process,seccomp}.cpp
+         src/jail/{group,jail,jailed_plugin,processes,runner_process,seccomp}.cpp
          src/measure/{case,ceilings_json,output_file,problem_json,process_usage,process_worker}.cpp
          src/measure/{reference_file,sampler,verify,worker_protocol,worker_requests}.cpp
          src/model/{arena,call,expression,gguf_weights,instance,library,strided,text,weights}.cpp

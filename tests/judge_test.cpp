@@ -169,6 +169,22 @@ TEST_CASE("where a source fails says why") {
   CHECK(judge::suspicion("the run wrote outside the output", none, {}) == "unwritten-or-outside: ");
 }
 
+TEST_CASE("what to try next depends on how far it is from what memory allows") {
+  judge::Judgement judgement;
+  judgement.verdict = judge::Verdict::loser;
+  judge::ShapeFigures shape;
+  shape.problem = problem_of("softmax:rows=4,cols=8");
+  shape.row.bound = "memory";
+  const auto next = [&](double roof_pct) {
+    shape.row.roof_pct = roof_pct;
+    judgement.shapes = {shape};
+    return judge::next_step(judgement);
+  };
+  CHECK(next(1).find("use vectors") != std::string::npos);
+  CHECK(next(50).find("read and write each element once") != std::string::npos);
+  CHECK(next(95).find("little is left") != std::string::npos);
+}
+
 TEST_CASE("hashes are those of FIPS 180") {
   CHECK(judge::sha256("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(judge::sha256("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -214,6 +230,29 @@ TEST_CASE("a setting that refuses user namespaces is named") {
   CHECK(refusing().find("user.max_user_namespaces=0") != std::string::npos);
 }
 
+TEST_CASE(
+    "a jail has a control group beside the judge's own where memory and processes are given") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& path, const std::string& text) {
+    const std::filesystem::path file = folder / path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text << "\n";
+  };
+  const auto found = [&] { return jail::folder_of_groups(folder.path()); };
+  CHECK(found() == "");
+  write("proc/self/mountinfo", "30 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw");
+  write("proc/self/cgroup", "0::/app.slice/run.scope");
+  const std::string slice = "sys/fs/cgroup/app.slice";
+  write(slice + "/cgroup.procs", "");
+  CHECK(found() == "");
+  write(slice + "/cgroup.subtree_control", "cpu memory");
+  CHECK(found() == "");
+  write(slice + "/cgroup.subtree_control", "cpu memory pids");
+  CHECK(found() == folder / slice);
+  std::filesystem::remove(folder / (slice + "/cgroup.procs"));  // nothing can be moved from there
+  CHECK(found() == "");
+}
+
 TEST_CASE("the filter of system calls ends by allowing, and refuses more to kernels") {
   const auto kernels = jail::system_call_filter(false), compilers = jail::system_call_filter(true);
   REQUIRE(!compilers.empty());
@@ -255,6 +294,7 @@ struct Guarded {
   InputSeed seed = 3;
   OwnedOperands operands;
   SeriesGuard guard;
+  int series = 0;  // that is timed
 };
 
 }  // namespace
@@ -326,7 +366,9 @@ std::string planted_reason(Guarded& guarded, FunctionRef<double(std::int64_t)> c
     guarded.compute();
   };
   try {
-    for (int i = 0; i < 30; ++i) guarded.guard.time(often, runs, [&] { return now; });
+    for (guarded.series = 0; guarded.series < 30; ++guarded.series) {
+      guarded.guard.time(often, runs, [&] { return now; });
+    }
   } catch (const WorkerError& error) {
     return error.what();
   }
@@ -336,23 +378,55 @@ std::string planted_reason(Guarded& guarded, FunctionRef<double(std::int64_t)> c
 }  // namespace
 
 TEST_CASE("a run that takes less among others than by itself is told") {
-  Guarded guarded;
-  const auto halves = [](std::int64_t runs) { return 1000 * static_cast<double>((runs + 1) / 2); };
-  CHECK(planted_reason(guarded, halves).starts_with("skipped-calls: "));
-  const auto last_alone = [](std::int64_t) { return 1000.0; };
-  CHECK(planted_reason(guarded, last_alone).starts_with("skipped-calls: "));
+  const auto reason = [](auto call_ns, std::int64_t runs = 1000) {
+    Guarded guarded;
+    return planted_reason(
+        guarded, [&](std::int64_t asked) { return call_ns(guarded.series, asked); }, runs);
+  };
+  const auto halves = [](int, std::int64_t runs) {
+    return 1000 * static_cast<double>((runs + 1) / 2);
+  };
+  CHECK(reason(halves).starts_with("skipped-calls: "));
+  const auto last_alone = [](int, std::int64_t) { return 1000.0; };
+  CHECK(reason(last_alone).starts_with("skipped-calls: "));
   int call = 0;
-  const auto two_of_five = [&](std::int64_t runs) {
+  const auto two_of_five = [&](int, std::int64_t runs) {
     return 1000 * static_cast<double>(runs > 1 && ++call % 5 < 2 ? 1 : runs);
   };
-  CHECK(planted_reason(guarded, two_of_five).starts_with("skipped-calls: "));
-  const auto few_at_once = [](std::int64_t runs) {
+  CHECK(reason(two_of_five).starts_with("skipped-calls: "));
+  const auto few_at_once = [](int, std::int64_t runs) {
     return 1000 * static_cast<double>(runs < 8 ? 1 : runs);
   };
-  CHECK(planted_reason(guarded, few_at_once, 30).starts_with("skipped-calls: "));
+  CHECK(reason(few_at_once, 30).starts_with("skipped-calls: "));
+  // Half of the series, and few runs of many series: the mean of these is close to a single run's.
+  const auto half_of_series = [](int series, std::int64_t runs) {
+    return 1000 * static_cast<double>(series / 3 % 2 == 0 ? 1 : runs);
+  };
+  CHECK(reason(half_of_series).starts_with("skipped-calls: "));
+  const auto most_series = [](int series, std::int64_t runs) {
+    const bool slow = series % 3 == 0;
+    return static_cast<double>(runs) * (runs == 1 ? 1000 : slow ? 2000 : 700);
+  };
+  CHECK(reason(most_series).starts_with("skipped-calls: "));
   // What a call takes is known to some 50 ns.
-  const auto honest = [](std::int64_t runs) { return 50 + 1000 * static_cast<double>(runs); };
-  CHECK(planted_reason(guarded, honest) == "");
+  const auto honest = [](int, std::int64_t runs) { return 50 + 1000 * static_cast<double>(runs); };
+  CHECK(reason(honest) == "");
+}
+
+TEST_CASE("a single run may take longer by lines that come from a distant CPU") {
+  const auto distant = [](double call_ns) {
+    Guarded guarded;
+    double now = 0;
+    const auto often = [&](std::int64_t runs) {
+      guarded.compute();
+      now += call_ns + 350 + 800 * static_cast<double>(runs);
+    };
+    for (int i = 0; i < 10; ++i) {
+      guarded.guard.time(often, 1000, [&] { return now; }, {call_ns, 20});
+    }
+  };
+  distant(600);
+  CHECK_THROWS_AS(distant(100), WorkerError);
 }
 
 TEST_CASE("a run that takes less where its inputs are as before is told") {

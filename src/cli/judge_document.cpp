@@ -71,9 +71,9 @@ ordered_json peers_json(const judge::ShapeFigures& shape) {
 ordered_json shape_json(const judge::Request& request, const judge::ShapeFigures& shape) {
   const Row& row = shape.row;
   const double p50 = *row.p50_ns / 1e3;
-  // The overhead is the median of 101 calls; of such a median the 95 % interval is 0.36 of the
-  // median absolute deviation to each side: 1.96 * 1.2533 * 1.4826 / sqrt(101).
-  constexpr double of_spread = 0.36;
+  // The overhead is the median of 51 calls; of such a median the 95 % interval is 0.51 of the
+  // median absolute deviation to each side: 1.96 * 1.2533 * 1.4826 / sqrt(51).
+  constexpr double of_spread = 0.51;
   const double half =
       std::hypot(p50 * row.interval_pct.value_or(0) / 100, of_spread * shape.overhead_spread_us);
   return {{"shape", shape.problem.text()},

@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "core/error.hpp"
+#include "core/machine.hpp"
 #include "jail/runner_protocol.hpp"
 #include "jail/seccomp.hpp"
 
@@ -139,7 +140,7 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 struct Prepared {
   const char* const* words;
   const char* const* environment;
-  int socket, filter, output;
+  int socket, filter, output, group;
   pid_t parent;
   bool drops_root;
   const char* folder;  // to begin in; null where bubblewrap goes there
@@ -155,6 +156,9 @@ struct Prepared {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != prepared.parent) _exit(125);
   setpgid(0, 0);
+  if (prepared.group >= 0 && write(prepared.group, "0", 1) != 1) {
+    give_up(125, "the process cannot move into its control group\n");
+  }
   const int nowhere = open("/dev/null", O_RDWR);
   const int output = prepared.output >= 0 ? prepared.output : nowhere;
   dup2(nowhere, STDIN_FILENO);
@@ -195,7 +199,7 @@ Means means_of(Kind kind) {
   note(!system_call_filter(false).empty(), "seccomp");
   note(has_landlock(), "landlock");
   (has_shared_huge_pages() ? means.has : means.lacks).emplace_back("huge pages");
-  means.lacks.emplace_back("cgroup");  // limits are those of each process
+  note(!folder_of_groups().empty(), "cgroup");
   means.has.emplace_back("limits");
   return means;
 }
@@ -227,7 +231,13 @@ void place_runner(const std::string& folder) {
   }
 }
 
-pid_t start(const Settings& settings) {
+Group group_for(Kind kind, std::uint64_t processes) {
+  constexpr std::uint64_t of_bubblewrap = 8;  // two processes, and threads that begin
+  if (kind != Kind::bubblewrap) return {};
+  return {available_memory_bytes() / 2, processes + of_bubblewrap};
+}
+
+pid_t start(const Settings& settings, const Group& group) {
   const std::vector<sock_filter> filter = system_call_filter(settings.compiles);
   const bool jailed = settings.kind == Kind::bubblewrap;
   std::vector<std::string> words = words_of(settings, !filter.empty());
@@ -243,6 +253,7 @@ pid_t start(const Settings& settings) {
                     settings.socket,
                     -1,
                     -1,
+                    group.door(),
                     getpid(),
                     jailed && geteuid() == 0,
                     jailed ? nullptr : settings.folder.c_str()};
@@ -262,7 +273,8 @@ pid_t start(const Settings& settings) {
 }
 
 Outcome run(const Settings& settings, double seconds) {
-  const pid_t child = start(settings);
+  const Group group = group_for(settings.kind, settings.limits.processes);
+  const pid_t child = start(settings, group);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   int status = 0;
   while (waitpid(child, &status, WNOHANG) == 0) {

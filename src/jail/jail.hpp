@@ -1,6 +1,7 @@
 // The jail in which strangers' code is compiled, loaded and run: bubblewrap's namespaces (no
 // network, a read-only system, a /tmp and a process tree of its own), a filter of system calls,
-// Landlock where the kernel has it, and limits of memory, processes, files and CPU time.
+// Landlock where the kernel has it, limits of memory, processes, files and CPU time, and a control
+// group (group.hpp) where one can be made.
 // SECURITY.md lists what it does not hold off.
 #pragma once
 
@@ -10,6 +11,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "jail/group.hpp"
 
 namespace rooflane::jail {
 
@@ -53,9 +56,11 @@ std::string runner_program();
 // Puts the runner into a folder that everybody may read. Throws Error.
 void place_runner(const std::string& folder);
 
-// Starts the process. It leads a process group, which ends with this process. Throws
-// Error(unavailable).
-pid_t start(const Settings& settings);
+// For a jail's processes, which may take half of the memory that is free now.
+Group group_for(Kind kind, std::uint64_t processes);
+// Starts the process. It leads a process group, which ends with this process, and is in the control
+// group if that exists. Throws Error(unavailable).
+pid_t start(const Settings& settings, const Group& group = {});
 // Why no jail can be made here, in words; empty when one can. Tries one, in a folder that holds the
 // runner.
 std::string defect(const std::string& folder);

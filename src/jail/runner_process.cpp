@@ -83,6 +83,10 @@ std::vector<std::pair<std::string, std::string>> environment_of_runner(int threa
   return kept;
 }
 
+std::uint64_t most_processes(int threads) {
+  return 256 + 4 * static_cast<std::uint64_t>(std::max(threads, 0));
+}
+
 }  // namespace
 
 const std::vector<int>& kernel_cpus() {
@@ -90,7 +94,8 @@ const std::vector<int>& kernel_cpus() {
   return cpus;
 }
 
-RunnerProcess::RunnerProcess(const JailedPlugin& plugin, int threads) : plugin_(plugin) {
+RunnerProcess::RunnerProcess(const JailedPlugin& plugin, int threads)
+    : plugin_(plugin), group_(group_for(plugin.kind, most_processes(threads))) {
   int sockets[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
     throw unavailable_error("no socket can be made for the runner");
@@ -110,8 +115,8 @@ RunnerProcess::RunnerProcess(const JailedPlugin& plugin, int threads) : plugin_(
   // A kernel has a workspace, a compiler of OpenCL too; neither takes half of a machine.
   free_before_ = available_memory_bytes();
   settings.limits = {std::max<std::uint64_t>(std::uint64_t{8} << 30, free_before_ / 2),
-                     256u + 4u * static_cast<unsigned>(threads), std::uint64_t{64} << 20, 0};
-  process_ = start(settings);
+                     most_processes(threads), std::uint64_t{64} << 20, 0};
+  process_ = start(settings, group_);
   ::close(sockets[1]);
   leave_cpus_to_kernel();
 }
@@ -152,6 +157,7 @@ void RunnerProcess::leave_cpus_to_kernel() {
 }
 
 void RunnerProcess::check_memory() {
+  if (group_.exists()) return;
   const auto now = Clock::now();
   if (now < memory_checked_ + std::chrono::milliseconds(20)) return;
   memory_checked_ = now;
@@ -178,6 +184,10 @@ void RunnerProcess::fail(const std::string& reason) {
 
 void RunnerProcess::fail_dead() {
   if (!failed_.empty()) fail(failed_);
+  if (group_.ran_out_of_memory()) {
+    fail(fmt::format("{}the kernel's processes took more than {:.1f} GiB of memory together",
+                     crashed, static_cast<double>(free_before_ / 2) / 0x1p30));
+  }
   // bubblewrap answers with 128 and the signal of what it ran.
   const int status =
       WIFSIGNALED(end_status_) ? 128 + WTERMSIG(end_status_) : WEXITSTATUS(end_status_);
@@ -310,7 +320,13 @@ void RunnerProcess::run(std::int64_t runs) {
 }
 
 void RunnerProcess::wake() {
-  if (std::exchange(rests_, false) && process_ > 0) continue_below(process_);
+  if (std::exchange(rests_, false) && process_ > 0) {
+    if (group_.exists()) {
+      group_.thaw();
+    } else {
+      continue_below(process_);
+    }
+  }
   if (at_bell_ && failed_.empty()) ring({});
 }
 
@@ -327,7 +343,11 @@ void RunnerProcess::rest() {
   if ((due || forked) && failed_.empty()) look_for_leftovers("");
   if (process_ < 0) return;
   rests_ = true;
-  stop_below(process_);
+  if (group_.exists()) {
+    group_.freeze();
+  } else {
+    stop_below(process_);
+  }
 }
 
 bool RunnerProcess::has_spoken() const {
@@ -378,7 +398,7 @@ void RunnerProcess::sleep() {
 // as the steps take, so the rest of the shorter one is the call itself. The steps take about a
 // microsecond, or longer than it takes to fall asleep.
 double RunnerProcess::call_ns() {
-  constexpr int calls = 51;
+  constexpr int calls = 51;  // judge_document.cpp makes an interval of as many
   const std::uint32_t steps = has_spare_cpu_ ? 1000 : 10000;
   const auto time = [&](std::uint32_t of_steps) {
     const auto start = Clock::now();

@@ -88,11 +88,12 @@ class RunnerProcess {
   [[noreturn]] void fail_silent();
   [[noreturn]] void fail(const std::string& reason);
   bool has_ended();
-  // Ends the kernel when its processes together take half of the memory that was free before them:
-  // limits of a process say nothing of what many of them take.
+  // Ends the kernel when its processes together take half of the memory that was free before them,
+  // where no control group does: limits of a process say nothing of what many of them take.
   void check_memory();
 
   JailedPlugin plugin_;
+  Group group_;
   pid_t process_ = -1;
   std::size_t free_before_ = 0;
   std::chrono::steady_clock::time_point memory_checked_;

@@ -15,6 +15,7 @@
 #include "core/error.hpp"
 #include "core/json_text.hpp"
 #include "core/machine.hpp"
+#include "core/statistics.hpp"
 #include "core/temporary_folder.hpp"
 #include "jail/jailed_plugin.hpp"
 #include "measure/distributions.hpp"
@@ -303,7 +304,9 @@ class Judge {
         continue;
       }
       against(verdict_of(*status, row.reason), without_prefix(row.reason));
-      result_.first_wrong = wrong_element(row.reason, request_.problems.front());
+      result_.first_wrong = wrong_element(
+          row.reason,
+          parse_problem(fmt::format("{}:{}", row.kernel, row.shape), catalogue_.kernels()));
       return;
     }
     read_report();
@@ -356,21 +359,27 @@ class Judge {
     }
   }
 
-  // What the workers wrote of the kernel's processes.
+  // What the workers wrote of the kernel's processes. A call's cost is that of the middle one.
   void read_report() {
     std::set<std::string> maps;
+    std::vector<std::vector<double>> costs(result_.shapes.size()), spreads(result_.shapes.size());
     std::ifstream file(report_path());
     for (std::string line; std::getline(file, line);) {
       const nlohmann::json fact = parse_json(line);
       for (const auto& path : fact.at("maps")) maps.insert(path.get<std::string>());
-      for (ShapeFigures& figures : result_.shapes) {
+      for (std::size_t i = 0; i < result_.shapes.size(); ++i) {
         if (fact.at("threads") != request_.threads ||
-            fact.at("problem") != jail::full_text(figures.problem)) {
+            fact.at("problem") != jail::full_text(result_.shapes[i].problem)) {
           continue;
         }
-        figures.overhead_us = fact.at("call_ns").get<double>() / 1e3;
-        figures.overhead_spread_us = fact.at("call_spread_ns").get<double>() / 1e3;
+        costs[i].push_back(fact.at("call_ns").get<double>() / 1e3);
+        spreads[i].push_back(fact.at("call_spread_ns").get<double>() / 1e3);
       }
+    }
+    for (std::size_t i = 0; i < result_.shapes.size(); ++i) {
+      if (costs[i].empty()) continue;
+      result_.shapes[i].overhead_us = median(costs[i]);
+      result_.shapes[i].overhead_spread_us = median(spreads[i]);
     }
     result_.maps = {maps.begin(), maps.end()};
   }
@@ -379,14 +388,12 @@ class Judge {
   // that is a large part of the time, nothing shows that the victory is one.
   void doubt_short_victories() {
     for (ShapeFigures& shape : result_.shapes) {
-      const double unseen = unseen_ns(1e3 * shape.overhead_spread_us);
+      const double unseen = unseen_ns({1e3 * shape.overhead_us, 1e3 * shape.overhead_spread_us});
       if (shape.verdict != Verdict::winner || unseen <= (unseen_ratio - 1) * *shape.row.p50_ns) {
         continue;
       }
       shape.verdict = Verdict::undecided;
-      doubt_ =
-          "; a run is too short beside a call into the jail for a victory: judge a larger "
-          "problem, or leave a CPU to the judge";
+      doubted_ = shape.problem.text();
     }
   }
 
@@ -408,6 +415,13 @@ class Judge {
                       : any(Verdict::tie)       ? Verdict::tie
                                                 : Verdict::winner;
     const ShapeFigures& shape = result_.shapes.front();
+    const std::string doubt =
+        doubted_.empty() || result_.verdict != Verdict::undecided
+            ? ""
+            : fmt::format(
+                  "; a run of {} is too short beside a call into the jail for a victory: "
+                  "judge a larger problem, or leave a CPU to the judge",
+                  doubted_);
     if (shape.peers.empty()) {
       result_.reason =
           fmt::format("{:.3g} us, with nobody to compare with", *shape.row.p50_ns / 1e3);
@@ -417,7 +431,7 @@ class Judge {
         shape.peers.begin(), shape.peers.end(),
         [](const PeerFigure& a, const PeerFigure& b) { return a.p50_us < b.p50_us; });
     result_.reason = fmt::format("{}: {:.4g} us, {} {:.4g} us{}", shape.problem.text(),
-                                 *shape.row.p50_ns / 1e3, best->variant, best->p50_us, doubt_);
+                                 *shape.row.p50_ns / 1e3, best->variant, best->p50_us, doubt);
   }
 
   std::string spec_path() const { return folder_.path() + "/judged.json"; }
@@ -430,7 +444,7 @@ class Judge {
   TemporaryFolder folder_;
   ReferenceFile references_;
   std::string inaccurate_;  // where it was so first
-  std::string doubt_;       // why a victory is none
+  std::string doubted_;     // a problem whose victory is none
   Judgement result_;
 };
 

@@ -6,6 +6,8 @@
 namespace rooflane::judge {
 
 std::string next_step(const Judgement& judgement) {
+  // Per cent of memory's roof: who reads and writes each element five times reaches it.
+  constexpr double few_passes = 20;
   std::string next;
   const Build& built = judgement.build;
   if (judgement.verdict == Verdict::build) {
@@ -44,6 +46,11 @@ std::string next_step(const Judgement& judgement) {
                          judgement.hot_loop->spills);
     } else if (vectors && judgement.hot_loop->gathers > 0) {
       next = "The hot loop gathers single elements: change the order in which it reads.";
+    } else if (shape.row.bound == "memory" && share < few_passes) {
+      next = fmt::format(
+          "At {:.0f} % of what memory allows it is computing that takes the time: use vectors, and "
+          "fewer instructions for each element.",
+          share);
     } else if (shape.row.bound == "memory") {
       next = fmt::format("At {:.0f} % of what memory allows: read and write each element once.",
                          share);

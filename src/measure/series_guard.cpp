@@ -52,10 +52,13 @@ bool is_all_ones(const std::byte* bytes, std::size_t count) {
 }  // namespace
 
 // A call's cost is known to some 50 ns, and less well where measuring process and kernel share a
-// CPU.
-double unseen_ns(double call_spread_ns) {
-  constexpr double least = 100, spreads = 4;
-  return std::max(least, spreads * call_spread_ns);
+// CPU. Where two CPUs look at the doorbell, its cost is that of four cache lines that go from one
+// to the other, five times as much between distant CPUs; a single run fetches lines that the
+// measuring CPU had, at least the one of the output that was looked at before. A call of more than
+// a microsecond is one behind a sleep, which says nothing of lines.
+double unseen_ns(const CallCost& call) {
+  constexpr double least = 100, spreads = 4, lines = 0.5, longest_ns = 1000;
+  return std::max({least, spreads * call.spread_ns, lines * std::min(call.ns, longest_ns)});
 }
 
 struct SeriesGuard::Change {
@@ -260,14 +263,16 @@ void SeriesGuard::time_single_runs(TimedRuns timed_runs, std::vector<Change>& ch
 // makes it longer, so the quick ones of the single runs are compared.
 std::string SeriesGuard::unevenness(const Times& times) {
   constexpr double quick = 0.25;
-  const double call_ns = unseen_ns(times.call_spread_ns);
+  const double call_ns = median(times.unseen);
   const double undisturbed = quantile(times.undisturbed, quick);
   const double rewritten = std::max(quantile(times.rewritten, quick), 0.0);
   const double changed = quantile(times.changed, quick);
-  // The mean, as in the time that is reported: a median would hide calls that leave out runs as
-  // long as fewer than half of them do. The cost of these calls is known no better than a single
-  // run's.
-  const double among_others = times.others_ns / static_cast<double>(times.others_runs);
+  // The mean of all, since a middle would hide calls that leave out runs as long as fewer than half
+  // of them do; and the middle of the series, since that is what is reported, and a mean would hide
+  // half of the series that leave out some. The cost of these calls is known no better than a
+  // single run's.
+  const double among_others =
+      std::min(times.others_ns / static_cast<double>(times.others_runs), median(times.means));
   const double others_call_ns =
       call_ns * static_cast<double>(times.others_calls) / static_cast<double>(times.others_runs);
   if (undisturbed > unseen_ratio * among_others + call_ns + others_call_ns) {
@@ -286,11 +291,13 @@ std::string SeriesGuard::unevenness(const Times& times) {
   return {};
 }
 
-// A busy machine may disturb as many calls as are compared at once, and not those after them, too.
+// All calls since the first series are compared, so it does not help to leave out runs of every
+// second series. A busy machine may disturb as many calls as are compared first, and not as many
+// after them, too.
 void SeriesGuard::require_even_times() {
-  constexpr std::int64_t enough = 24;
-  if (times_.others_calls < enough) return;
-  const std::string uneven = unevenness(std::exchange(times_, {}));
+  if (times_.others_calls < next_look_) return;
+  next_look_ = times_.others_calls + between_looks;
+  const std::string uneven = unevenness(times_);
   if (std::exchange(was_uneven_, !uneven.empty()) && !uneven.empty()) {
     throw WorkerError(Status::failed, uneven);
   }
@@ -306,7 +313,6 @@ double SeriesGuard::time(FunctionRef<void(std::int64_t)> run, std::int64_t runs,
   // Logarithms follow: no time is 0, however much is subtracted.
   const auto mean = [&](double ns) { return std::max(ns, 1.0) / static_cast<double>(runs); };
   if (outputs_.empty()) return mean(timed_runs(runs));
-  times_.call_spread_ns = std::max(times_.call_spread_ns, call.spread_ns);
   const std::uint32_t unit = float_unit_state();
   const bool each = run_ns_ >= std::max(changed_each_ns, changed_each_calls * call.ns) ||
                     runs <= changes_of_series;
@@ -343,8 +349,10 @@ double SeriesGuard::time(FunctionRef<void(std::int64_t)> run, std::int64_t runs,
                       "low-precision: a run left another rounding mode behind, or denormals that "
                       "are zeros");
   }
-  require_even_times();
   run_ns_ = mean(timed);
+  times_.means.push_back(run_ns_);
+  times_.unseen.push_back(unseen_ns(call));
+  require_even_times();
   return run_ns_;
 }
 

@@ -28,7 +28,7 @@ struct CallCost {
 
 // What a run that a call asks for may take less than a single one, by what is known of calls: who
 // leaves out runs gains as much unseen.
-double unseen_ns(double call_spread_ns);
+double unseen_ns(const CallCost& call);
 // And by how much more, as a ratio: a run that is called alone finds the CPU's branch history other
 // than one among others does.
 inline constexpr double unseen_ratio = 1.2;
@@ -49,12 +49,14 @@ class SeriesGuard {
  private:
   struct Change;  // one input element, and what the run made of it
   // Times of runs by how they were called, in ns: of single runs, and of calls of several in sum.
+  // One each of a series: its mean time, and unseen_ns.
   struct Times {
     std::vector<double> undisturbed, rewritten, changed;
     double others_ns = 0;
     std::int64_t others_runs = 0, others_calls = 0;
-    double call_spread_ns = 0;  // the largest meanwhile
+    std::vector<double> means, unseen;
   };
+  static constexpr std::int64_t between_looks = 24;  // calls of several runs, about two series
   using TimedRuns = FunctionRef<double(std::int64_t)>;
 
   std::uint64_t draw(std::uint64_t below);
@@ -77,7 +79,8 @@ class SeriesGuard {
   std::vector<TensorSpec> inputs_, outputs_;  // those that can be changed, and looked at
   std::uint64_t state_;
   double run_ns_ = 0;  // of the last series
-  Times times_;        // since times were compared last
+  Times times_;
+  std::int64_t next_look_ = between_looks;  // others_calls at which times are compared
   bool was_uneven_ = false;
 };
 
