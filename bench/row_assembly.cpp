@@ -160,12 +160,13 @@ std::optional<Roof> roof_of(const Measured& measured, const Ceilings& ceilings) 
 }
 
 bool beats_roof(const Measured& measured, const Ceilings& ceilings) {
-  constexpr double least_margin = 0.03;
+  // The largest: noise of 100 % and more hides no time of a thousandth of the roof's.
+  constexpr double least_margin = 0.03, largest_margin = 0.9;
   const std::optional<Roof> roof = roof_of(measured, ceilings);
   if (!roof || !was_timed(measured)) return false;
   const Summary summary = summarise(measured.ns);
-  // A ratio, so that noise of 100 % and more hides no time of a thousandth of the roof's.
-  return summary.p50 * (1 + std::max(least_margin, summary.noise_pct / 100)) < roof->least_ns;
+  const double margin = std::clamp(summary.noise_pct / 100, least_margin, largest_margin);
+  return summary.p50 < roof->least_ns * (1 - margin);
 }
 
 std::vector<double> roof_percentages(const Measured& measured, double roof_ns) {

@@ -2,6 +2,9 @@
 // loop of a disassembly, hashes, the archive, cheats by name, and the filter of system calls. What
 // needs a jail stands in the Python tests.
 #include <doctest/doctest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +16,9 @@
 #include "core/error.hpp"
 #include "core/temporary_folder.hpp"
 #include "io/measured_rows.hpp"
+#include "jail/group.hpp"
 #include "jail/jail.hpp"
+#include "jail/processes.hpp"
 #include "jail/seccomp.hpp"
 #include "judge/attempts.hpp"
 #include "judge/hot_loop.hpp"
@@ -249,8 +254,48 @@ TEST_CASE(
   CHECK(found() == "");
   write(slice + "/cgroup.subtree_control", "cpu memory pids");
   CHECK(found() == folder / slice);
+  // Limits of the judge's own group would not hold in one beside it.
+  write(slice + "/run.scope/cpu.max", "50000 100000");
+  CHECK(found() == "");
+  write(slice + "/run.scope/cpu.max", "max 100000");
+  write(slice + "/run.scope/memory.max", "max");
+  write(slice + "/run.scope/cpuset.cpus", "");
+  CHECK(found() == folder / slice);
   std::filesystem::remove(folder / (slice + "/cgroup.procs"));  // nothing can be moved from there
   CHECK(found() == "");
+}
+
+TEST_CASE("a control group freezes what is in it, and ends it") {
+  if (!jail::Group::can_be_made()) {
+    MESSAGE("skipped: no control group can be made here");
+    return;
+  }
+  pid_t child = 0;
+  {
+    const jail::Group group(std::uint64_t{1} << 30, 0);
+    REQUIRE(group.exists());
+    child = fork();
+    if (child == 0) {
+      if (write(group.procs(), "0", 1) != 1) _exit(1);
+      for (;;) sched_yield();
+    }
+    const auto ran_for = [&](auto until) {
+      // Of a test on a busy machine no time is asked.
+      for (int i = 0; i < 2000 && !until(); ++i) usleep(5000);
+      return until();
+    };
+    const auto used = [&] { return jail::cpu_time_since({}, child); };
+    CHECK(ran_for([&] { return used() > 0; }));
+    group.freeze();
+    const double frozen_at = used();
+    usleep(200'000);
+    CHECK(used() == frozen_at);
+    group.thaw();
+    CHECK(ran_for([&] { return used() > frozen_at; }));
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFSIGNALED(status));
 }
 
 TEST_CASE("the filter of system calls ends by allowing, and refuses more to kernels") {
@@ -408,6 +453,12 @@ TEST_CASE("a run that takes less among others than by itself is told") {
     return static_cast<double>(runs) * (runs == 1 ? 1000 : slow ? 2000 : 700);
   };
   CHECK(reason(most_series).starts_with("skipped-calls: "));
+  // Two of three series in seven of ten rounds, half of the runs; the others take longer.
+  const auto some_rounds = [](int series, std::int64_t runs) {
+    const bool quick = series % 3 < 2 && series / 3 % 10 < 7;
+    return static_cast<double>(runs) * (runs == 1 ? 1000 : quick ? 500 : 1200);
+  };
+  CHECK(reason(some_rounds).starts_with("skipped-calls: "));
   // What a call takes is known to some 50 ns.
   const auto honest = [](int, std::int64_t runs) { return 50 + 1000 * static_cast<double>(runs); };
   CHECK(reason(honest) == "");

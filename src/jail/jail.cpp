@@ -199,7 +199,7 @@ Means means_of(Kind kind) {
   note(!system_call_filter(false).empty(), "seccomp");
   note(has_landlock(), "landlock");
   (has_shared_huge_pages() ? means.has : means.lacks).emplace_back("huge pages");
-  note(!folder_of_groups().empty(), "cgroup");
+  note(Group::can_be_made(), "cgroup");
   means.has.emplace_back("limits");
   return means;
 }
@@ -233,8 +233,10 @@ void place_runner(const std::string& folder) {
 
 Group group_for(Kind kind, std::uint64_t processes) {
   constexpr std::uint64_t of_bubblewrap = 8;  // two processes, and threads that begin
-  if (kind != Kind::bubblewrap) return {};
-  return {available_memory_bytes() / 2, processes + of_bubblewrap};
+  constexpr std::uint64_t least_bytes = std::uint64_t{1} << 30;  // as compilers may take
+  const std::uint64_t memory = available_memory_bytes() / 2;
+  if (kind != Kind::bubblewrap || memory < least_bytes) return {};
+  return {memory, processes > 0 ? processes + of_bubblewrap : 0};
 }
 
 pid_t start(const Settings& settings, const Group& group) {
@@ -253,7 +255,7 @@ pid_t start(const Settings& settings, const Group& group) {
                     settings.socket,
                     -1,
                     -1,
-                    group.door(),
+                    group.procs(),
                     getpid(),
                     jailed && geteuid() == 0,
                     jailed ? nullptr : settings.folder.c_str()};
@@ -280,12 +282,13 @@ Outcome run(const Settings& settings, double seconds) {
   while (waitpid(child, &status, WNOHANG) == 0) {
     if (std::chrono::steady_clock::now() > deadline) {
       end(child);
-      return {128 + SIGKILL, true};
+      return {128 + SIGKILL, true, false};
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   kill(-child, SIGKILL);  // what it may have left
-  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), false};
+  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), false,
+          group.ran_out_of_memory()};
 }
 
 void end(pid_t group) {

@@ -56,7 +56,8 @@ std::string runner_program();
 // Puts the runner into a folder that everybody may read. Throws Error.
 void place_runner(const std::string& folder);
 
-// For a jail's processes, which may take half of the memory that is free now.
+// For a jail's processes, which may take half of the memory that is free now; none where that is
+// less than a compiler may take.
 Group group_for(Kind kind, std::uint64_t processes);
 // Starts the process. It leads a process group, which ends with this process, and is in the control
 // group if that exists. Throws Error(unavailable).
@@ -71,6 +72,7 @@ std::string who_refuses_namespaces(const std::string& settings);
 struct Outcome {
   int status = 0;  // exit status, or 128 and the signal
   bool timed_out = false;
+  bool ran_out_of_memory = false;  // of its control group
 };
 Outcome run(const Settings& settings, double seconds);
 

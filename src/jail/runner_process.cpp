@@ -186,7 +186,7 @@ void RunnerProcess::fail_dead() {
   if (!failed_.empty()) fail(failed_);
   if (group_.ran_out_of_memory()) {
     fail(fmt::format("{}the kernel's processes took more than {:.1f} GiB of memory together",
-                     crashed, static_cast<double>(free_before_ / 2) / 0x1p30));
+                     crashed, static_cast<double>(group_.memory_bytes()) / 0x1p30));
   }
   // bubblewrap answers with 128 and the signal of what it ran.
   const int status =
@@ -356,23 +356,28 @@ bool RunnerProcess::has_spoken() const {
 }
 
 // Runtimes spin for some milliseconds after a call or when they are loaded, and on a busy machine
-// their threads get the CPU late: only a thread that is busy whenever it is looked at works between
-// calls. There it may also wait for the CPU during a whole look.
+// their threads get the CPU late: only what is busy whenever it is looked at works between calls. A
+// thread on a busy machine may also wait for a CPU during a whole look; then it is looked at until
+// it used the CPU for longer than a runtime spins.
 void RunnerProcess::look_for_leftovers(const std::string& at_load) {
   constexpr unsigned grace_us = 60'000, glance_us = 5'000, looked_at_us = 20'000;
-  constexpr double busy = 0.2;
+  constexpr double busy = 0.2, longest_spin_ns = 40e6;
+  constexpr int least_looks = 10, most_looks = 60;
+  const std::map<pid_t, double> at_first = cpu_times_below(process_);
+  std::set<std::string> always_runnable = runnable_below(process_);
   const auto is_busy = [&](unsigned us) {
     const std::map<pid_t, double> before = cpu_times_below(process_);
-    const std::set<std::string> runnable = runnable_below(process_);
     usleep(us);
-    const std::set<std::string> still = runnable_below(process_);
-    const bool waits =
-        std::any_of(runnable.begin(), runnable.end(),
-                    [&](const std::string& thread) { return still.contains(thread); });
-    return (waits || cpu_time_since(before, process_) > busy * 1e3 * us) && !has_ended();
+    const double used_ns = cpu_time_since(before, process_);
+    const std::set<std::string> runnable = runnable_below(process_);
+    std::erase_if(always_runnable,
+                  [&](const std::string& thread) { return !runnable.contains(thread); });
+    return (!always_runnable.empty() || used_ns > busy * 1e3 * us) && !has_ended();
   };
   if (!is_busy(glance_us)) return;
-  for (int look = 0; look < 10; ++look) {
+  for (int look = 0; look < least_looks || cpu_time_since(at_first, process_) < longest_spin_ns;
+       ++look) {
+    if (look == most_looks) return;  // it gets too little of the CPU to disturb anybody
     usleep(grace_us);
     if (!is_busy(looked_at_us)) return;
   }

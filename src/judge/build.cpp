@@ -113,6 +113,8 @@ class Builder {
     if (outcome.timed_out) {
       build_.timed_out = true;
       build_.messages += fmt::format("\nthe compiler was ended after {:g} s\n", build_seconds);
+    } else if (outcome.ran_out_of_memory) {
+      build_.messages += "\nthe compiler took more than half of the free memory\n";
     } else if (outcome.status == not_found && said.empty()) {
       throw unavailable_error(fmt::format(
           "no compiler: {} is not installed (Debian's packages gcc and g++)", command.front()));

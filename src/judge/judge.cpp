@@ -17,6 +17,7 @@
 #include "core/machine.hpp"
 #include "core/statistics.hpp"
 #include "core/temporary_folder.hpp"
+#include "jail/group.hpp"
 #include "jail/jailed_plugin.hpp"
 #include "measure/distributions.hpp"
 #include "measure/foreign.hpp"
@@ -359,7 +360,7 @@ class Judge {
     }
   }
 
-  // What the workers wrote of the kernel's processes. A call's cost is that of the middle one.
+  // What the workers wrote of the kernel's processes. A call's cost is their median.
   void read_report() {
     std::set<std::string> maps;
     std::vector<std::vector<double>> costs(result_.shapes.size()), spreads(result_.shapes.size());
@@ -444,7 +445,7 @@ class Judge {
   TemporaryFolder folder_;
   ReferenceFile references_;
   std::string inaccurate_;  // where it was so first
-  std::string doubted_;     // a problem whose victory is none
+  std::string doubted_;     // the problem whose victory cannot be checked
   Judgement result_;
 };
 
@@ -452,7 +453,9 @@ class Judge {
 
 Judgement judge(const Request& request, const Catalogue& catalogue,
                 const std::vector<std::string>& worker_command, const Row& stamp) {
-  return Judge(request, catalogue, worker_command, stamp).run();
+  Judgement judgement = Judge(request, catalogue, worker_command, stamp).run();
+  jail::Group::remove_left_ones();  // of workers that were killed
+  return judgement;
 }
 
 }  // namespace rooflane::judge

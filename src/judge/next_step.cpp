@@ -6,7 +6,7 @@
 namespace rooflane::judge {
 
 std::string next_step(const Judgement& judgement) {
-  // Per cent of memory's roof: who reads and writes each element five times reaches it.
+  // Per cent of memory's roof, which a kernel that moves each element five times still reaches.
   constexpr double few_passes = 20;
   std::string next;
   const Build& built = judgement.build;
@@ -48,9 +48,9 @@ std::string next_step(const Judgement& judgement) {
       next = "The hot loop gathers single elements: change the order in which it reads.";
     } else if (shape.row.bound == "memory" && share < few_passes) {
       next = fmt::format(
-          "At {:.0f} % of what memory allows it is computing that takes the time: use vectors, and "
-          "fewer instructions for each element.",
-          share);
+          "At {:.0f} % of what memory allows, computing probably takes the time: {}fewer "
+          "instructions for each element.",
+          share, vectors ? "" : "use vectors, and ");
     } else if (shape.row.bound == "memory") {
       next = fmt::format("At {:.0f} % of what memory allows: read and write each element once.",
                          share);

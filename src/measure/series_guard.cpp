@@ -267,12 +267,13 @@ std::string SeriesGuard::unevenness(const Times& times) {
   const double undisturbed = quantile(times.undisturbed, quick);
   const double rewritten = std::max(quantile(times.rewritten, quick), 0.0);
   const double changed = quantile(times.changed, quick);
-  // The mean of all, since a middle would hide calls that leave out runs as long as fewer than half
-  // of them do; and the middle of the series, since that is what is reported, and a mean would hide
-  // half of the series that leave out some. The cost of these calls is known no better than a
-  // single run's.
-  const double among_others =
-      std::min(times.others_ns / static_cast<double>(times.others_runs), median(times.means));
+  // The mean of all, since a quantile would hide calls that leave out runs as long as few enough of
+  // them do; and the quick series, since a mean would hide series that leave out runs as long as
+  // others take longer. What is reported is a median of medians of three series (rounds.cpp): it is
+  // wrong where a third of the series are. The cost of these calls is known no better than a single
+  // run's.
+  const double among_others = std::min(times.others_ns / static_cast<double>(times.others_runs),
+                                       quantile(times.means, quick));
   const double others_call_ns =
       call_ns * static_cast<double>(times.others_calls) / static_cast<double>(times.others_runs);
   if (undisturbed > unseen_ratio * among_others + call_ns + others_call_ns) {
@@ -292,8 +293,7 @@ std::string SeriesGuard::unevenness(const Times& times) {
 }
 
 // All calls since the first series are compared, so it does not help to leave out runs of every
-// second series. A busy machine may disturb as many calls as are compared first, and not as many
-// after them, too.
+// second series. What disturbs few calls by chance is less of all of them at the next look.
 void SeriesGuard::require_even_times() {
   if (times_.others_calls < next_look_) return;
   next_look_ = times_.others_calls + between_looks;

@@ -49,7 +49,7 @@ class SeriesGuard {
  private:
   struct Change;  // one input element, and what the run made of it
   // Times of runs by how they were called, in ns: of single runs, and of calls of several in sum.
-  // One each of a series: its mean time, and unseen_ns.
+  // `means`, `unseen`: for each series, the mean time of its runs, and unseen_ns.
   struct Times {
     std::vector<double> undisturbed, rewritten, changed;
     double others_ns = 0;
