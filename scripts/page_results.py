@@ -155,9 +155,10 @@ def page_measured(program: Path, page: str, *paths: Path) -> str:
 
 
 def classes(program: Path, machine: str) -> str:
-    """How classes of low-precision problems compare with the best peer."""
+    """How classes of low-precision problems compare with the best peer, on one thread."""
     page = page_of(machine, "low-precision")
-    known = {line["class"].split()[0]: line for line in lines_of(page, "class")}
+    known = {line["class"].split()[0]: line for line in lines_of(page, "class")
+             if line["threads"] == "1"}
     lines = []
     for name, label in CLASSES.items():
         if name not in known:
