@@ -483,11 +483,11 @@ class Pages(unittest.TestCase):
                         for pattern in ("src/cli/*.cpp", "scripts/*.sh", "scripts/*.py",
                                         "python/rooflane/**/*.py")
                         for path in ROOT.glob(pattern))
-        # Options of pkg-config, rattler-build, vcpkg, docker, buildah and git.
+        # Options of pkg-config, rattler-build, vcpkg, docker, buildah, git and systemd-run.
         theirs = ["--cflags", "--libs",
                   "--recipe", "--overlay-ports",
                   "--build-arg", "--rm", "--memory", "--cap-add", "--gpus", "--device",
-                  "--security-opt", "--isolation", "--network", "--unshallow"]
+                  "--security-opt", "--isolation", "--network", "--unshallow", "--scope"]
         for page in pages():
             code = "\n".join([*inline_code(page), *(block.text for block in blocks(page)
                                                     if block.language == "sh")])
