@@ -18,9 +18,9 @@
 // What hwy does. Columns are lanes: maximum, sum of exps and scale of a segment in registers, its
 // edges being read while they are in cache. Sorted: threads take pieces of the edges; a segment
 // that two pieces share gets the maximum and sum of each, and is scaled when all are known. Not
-// sorted: the order is found first, by counting (path 0); or edges are read as they come, and maxima
-// and sums are in tables of [segments,cols], one for each thread, merged before the terms are
-// scaled (path 1).
+// sorted: the order is found first, by counting (path 0); or edges are read as they come, and
+// maxima and sums are in tables of [segments,cols], one for each thread, merged before the terms
+// are scaled (path 1).
 #pragma once
 
 #include "core/variant.hpp"

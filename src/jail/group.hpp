@@ -1,5 +1,5 @@
-// A control group (cgroups(7), version 2) of its own for a jail's processes: limits of what they
-// take together, and a freezer. It lies beside this process's own group. With systemd root can make
+// A control group (cgroups(7), version 2) of its own for a jail's processes: it limits them
+// together and can freeze them. It lies beside this process's own group. With systemd root can make
 // one, and an ordinary user can in what `systemd-run --user --scope` starts.
 #pragma once
 
