@@ -92,6 +92,20 @@ HWY_INLINE void PrefetchBehind(const PlacedRows<kOrdered>& rows, const Run& run,
   }
 }
 
+// body(d) for vectors of four or eight columns where rows have no more, else whole ones: a vector
+// that is filled needs no mask.
+template <class Body>
+HWY_INLINE void WithVectors(std::size_t cols, Body body) {
+  namespace hn = vectors::HWY_NAMESPACE;
+  if (cols <= 4) {
+    body(hn::CappedTag<float, 4>());
+  } else if (cols <= 8) {
+    body(hn::CappedTag<float, 8>());
+  } else {
+    body(hn::ScalableTag<float>());
+  }
+}
+
 // body(column, fill) for a row of so many columns, vector by vector; fill is Whole, or Part at the
 // end.
 template <class D, class Body>

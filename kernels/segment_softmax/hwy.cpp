@@ -259,22 +259,9 @@ HWY_INLINE void ScaleEdges(D d, const Job& job, std::int64_t begin, std::int64_t
                });
 }
 
-// body(d) for vectors of four or eight columns where there are no more, else whole ones: a vector
-// that is filled needs no mask.
-template <class Body>
-HWY_INLINE void WithVectors(std::size_t cols, Body body) {
-  if (cols <= 4) {
-    body(hn::CappedTag<float, 4>());
-  } else if (cols <= 8) {
-    body(hn::CappedTag<float, 8>());
-  } else {
-    body(hn::ScalableTag<float>());
-  }
-}
-
 // The segments at places [begin,end), but for what their shares have to be finished for.
 void SoftmaxPiece(const Job& job, std::int64_t begin, std::int64_t end, std::int64_t piece) {
-  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA {
+  hc::WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA {
     if (job.edges.order == nullptr) {
       Piece<decltype(d), false>(d, job, begin, end, piece);
     } else {
@@ -284,7 +271,7 @@ void SoftmaxPiece(const Job& job, std::int64_t begin, std::int64_t end, std::int
 }
 
 void FinishPiece(const Job& job, std::int64_t piece) {
-  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA {
+  hc::WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA {
     for (const std::int64_t share : {2 * piece, 2 * piece + 1}) {
       if (job.shared[share].segment < 0) continue;
       if (job.edges.order == nullptr) {
@@ -297,15 +284,15 @@ void FinishPiece(const Job& job, std::int64_t piece) {
 }
 
 void FillOne(const Job& job, std::int64_t begin, std::int64_t end, std::int64_t table) {
-  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA { FillTable(d, job, begin, end, table); });
+  hc::WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA { FillTable(d, job, begin, end, table); });
 }
 
 void MergeSegments(const Job& job, std::int64_t begin, std::int64_t end, std::int64_t) {
-  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA { MergeTables(d, job, begin, end); });
+  hc::WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA { MergeTables(d, job, begin, end); });
 }
 
 void ScaleOne(const Job& job, std::int64_t begin, std::int64_t end, std::int64_t table) {
-  WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA { ScaleEdges(d, job, begin, end, table); });
+  hc::WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA { ScaleEdges(d, job, begin, end, table); });
 }
 
 }  // namespace HWY_NAMESPACE

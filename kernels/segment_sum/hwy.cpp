@@ -97,19 +97,13 @@ HWY_INLINE void Piece(D d, const Job& job, std::int64_t begin, std::int64_t end,
 
 // The sums of the segments at places [begin,end).
 void SumPiece(const Job& job, std::int64_t begin, std::int64_t end, std::int64_t piece) {
-  const auto by_lanes = [&](auto d) ROOFLANE_LAMBDA {
+  hc::WithVectors(job.cols, [&](auto d) ROOFLANE_LAMBDA {
     if (job.edges.order == nullptr) {
       Piece<decltype(d), false>(d, job, begin, end, piece);
     } else {
       Piece<decltype(d), true>(d, job, begin, end, piece);
     }
-  };
-  // Rows of up to four columns have a vector of their own, without masks where they fill it.
-  if (job.cols <= 4) {
-    by_lanes(hn::CappedTag<float, 4>());
-  } else {
-    by_lanes(hn::ScalableTag<float>());
-  }
+  });
 }
 
 // Adds what was carried over, piece by piece.
@@ -141,11 +135,7 @@ HWY_INLINE void Scatter(D d, const Job& job, std::int64_t begin, std::size_t col
 
 // Adds every edge's columns from `begin` on to those of its segment.
 void ScatterColumns(const Job& job, std::int64_t begin, std::size_t cols) {
-  if (cols <= 4) {
-    Scatter(hn::CappedTag<float, 4>(), job, begin, cols);
-  } else {
-    Scatter(hn::ScalableTag<float>(), job, begin, cols);
-  }
+  hc::WithVectors(cols, [&](auto d) ROOFLANE_LAMBDA { Scatter(d, job, begin, cols); });
 }
 
 }  // namespace HWY_NAMESPACE
