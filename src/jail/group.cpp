@@ -90,6 +90,7 @@ bool can_be_used(const std::string& folder) {
 const std::string& parent_of_groups() {
   static const std::string parent = [] {
     const std::string folder = folder_of_groups();
+    if (!folder.empty()) remove_orphans(folder);  // of a judge that was killed
     return !folder.empty() && can_be_used(folder) ? folder : std::string();
   }();
   return parent;
@@ -126,7 +127,6 @@ void Group::remove_left_ones() {
 Group::Group(std::uint64_t memory_bytes, std::uint64_t processes) : memory_bytes_(memory_bytes) {
   static int made = 0;
   if (!can_be_made()) return;
-  remove_left_ones();
   const std::string folder = parent_of_groups() + "/" + name_of_group(++made);
   std::error_code error;
   if (!fs::create_directory(folder, error)) return;
