@@ -41,9 +41,10 @@
 //
 // A cache that grows needs no kernel of its own: k and v are views, so attention reads rows of
 // buffers [batch,kv_heads,capacity,head_dim], and the code that computes the rows of a new token
-// writes them there (a view of one row per head). kv_type is the format of k and v: f32, f16, bf16
-// or q8_0, blocks of 32 along head_dim and v_dim. All else is float32, and a stored number counts
-// exactly as the number it encodes. Either kv_len is the number of keys, and each length has its
+// writes them there (a view of one row per head). type is the format of q and o: f32, f16 or bf16;
+// kv_type that of k and v, the same unless said otherwise: one of these or q8_0, blocks of 32 along
+// head_dim and v_dim. All else is float32, and a stored number counts exactly as the number it
+// encodes. Under math f16 and bf16 weights are rounded to that format before they meet v. Either kv_len is the number of keys, and each length has its
 // own plan; or kv_len is the capacity and lengths=1 adds an input: row b of the batch has
 // lengths[b] keys, 0 to kv_len, and the results are those of kv_len=lengths[b]. One plan then
 // serves while the cache grows. Rows beyond lengths[b] have no influence.
@@ -75,7 +76,7 @@ extern const Rung opencl_ladder[3];
 struct Sizes {
   std::int64_t batch, heads, kv_heads, q_len, kv_len, head_dim, v_dim;
   bool causal, mask, lengths;
-  DType kv_type;
+  DType type, kv_type;  // of q and o; of k and v
   std::int64_t window;    // 0: none
   double scale, softcap;  // softcap 0: none
 
@@ -90,6 +91,7 @@ struct Sizes {
         causal(problem.flag("causal")),
         mask(problem.flag("mask")),
         lengths(problem.flag("lengths")),
+        type(problem.dtype("type")),
         kv_type(problem.dtype("kv_type")),
         window(problem.size("window")),
         scale(problem.value("scale")),
@@ -130,7 +132,7 @@ std::optional<std::string> option_refusal(const Problem& problem);
 // For a ladder's rung: throws Error(unavailable) with that reason.
 void require_no_options(const Problem& problem, const Tuning& step);
 
-// q, k, v or o: one matrix [len,width] per batch and head, rows `row_stride` elements apart.
+// q, k, v or o in float32: one matrix [len,width] per batch and head, rows `row_stride` elements apart.
 struct Heads {
   float* data = nullptr;
   std::int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
@@ -147,21 +149,21 @@ struct Heads {
   }
 };
 
-// k or v in any of kv_types; strides in elements.
+// q, k, v or o in any format; strides in elements.
 struct StoredHeads {
-  const std::byte* data = nullptr;
+  std::byte* data = nullptr;
   DType dtype = nullptr;
   std::int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
 
   StoredHeads() = default;
   explicit StoredHeads(const View& view)
-      : data(static_cast<const std::byte*>(view.data)),
+      : data(static_cast<std::byte*>(view.data)),
         dtype(view.dtype),
         batch_stride(view.strides[0]),
         head_stride(view.strides[1]),
         row_stride(view.strides[2]) {}
 
-  const std::byte* row(std::int64_t batch, std::int64_t head, std::int64_t index) const {
+  std::byte* row(std::int64_t batch, std::int64_t head, std::int64_t index) const {
     return data + dtype->bytes(batch * batch_stride + head * head_stride + index * row_stride);
   }
 };
@@ -183,18 +185,19 @@ struct MaskRows {
 
 // What attention reads.
 struct Inputs {
-  Heads q, k, v;                   // k and v: where they are float32
-  StoredHeads stored_k, stored_v;  // in any format
+  Heads q, k, v;  // where they are float32
+  StoredHeads stored_q, stored_k, stored_v;
   MaskRows mask;
   const std::int32_t* lengths = nullptr;  // [batch]; null: every row holds kv_len keys
 
   Inputs() = default;
   Inputs(const Operands& operands, const Sizes& s)
-      : q(operands.at("q")),
+      : stored_q(operands.at("q")),
         stored_k(operands.at("k")),
         stored_v(operands.at("v")),
         mask(operands, s),
         lengths(s.lengths ? operands.at("lengths").as<std::int32_t>() : nullptr) {
+    if (stored_q.dtype == &float32) q = Heads(operands.at("q"));
     if (stored_k.dtype == &float32) k = Heads(operands.at("k"));
     if (stored_v.dtype == &float32) v = Heads(operands.at("v"));
   }
@@ -206,10 +209,14 @@ struct Inputs {
 };
 
 struct Bound : Inputs {
-  Heads o;
+  Heads o;  // where it is float32
+  StoredHeads stored_o;
 
   Bound() = default;
-  Bound(const Operands& operands, const Sizes& s) : Inputs(operands, s), o(operands.at("o")) {}
+  Bound(const Operands& operands, const Sizes& s)
+      : Inputs(operands, s), stored_o(operands.at("o")) {
+    if (stored_o.dtype == &float32) o = Heads(operands.at("o"));
+  }
 };
 
 }  // namespace rooflane::attention

@@ -11,6 +11,7 @@
 #endif
 
 #include <algorithm>
+#include <cstring>
 
 #include "hwy/highway.h"
 #include "kernels/attention/hwy.hpp"
@@ -317,12 +318,14 @@ HWY_INLINE DecodeBuffers StartRows(const Job& job, const Task& task, const Colum
   t.l = t.m + rows;
   t.alpha = t.l + rows;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const float* from = job.row_of(job.in.q, task.batch, task.kv_head, task.first_row + r);
     float* q = t.q + r * columns.padded;
-    const std::int64_t whole = columns.repeated != 0 ? columns.padded - lanes : columns.padded;
-    for (std::int64_t c = 0; c < whole; ++c) q[c] = job.scale * from[c];
+    WidenRow(job.s.type, job.row_of(job.in.stored_q, task.batch, task.kv_head, task.first_row + r),
+             q, head_dim);
+    for (std::int64_t c = 0; c < head_dim; ++c) q[c] *= job.scale;
+    if (columns.repeated == 0) continue;
+    const std::int64_t whole = columns.padded - lanes;
+    std::copy_backward(q + whole, q + head_dim, q + columns.padded);
     std::fill_n(q + whole, columns.repeated, 0.0F);
-    for (std::int64_t c = whole; c < head_dim; ++c) q[c + columns.repeated] = job.scale * from[c];
   }
   std::fill_n(t.o, rows * v_columns.padded, 0.0F);
   std::fill_n(t.m, rows, kMinusInf);
@@ -336,20 +339,21 @@ HWY_INLINE void FinishRows(const Job& job, const Task& task, const Columns& colu
   const std::int64_t v_dim = job.s.v_dim;
   for (std::int64_t r = 0; r < task.rows; ++r) {
     const std::int64_t row = task.first_row + r;
-    const float* o = t.o + r * columns.padded;
-    float* to = task.partial != nullptr ? task.partial_sums(job) + r * v_dim
-                                        : job.row_of(job.in.o, task.batch, task.kv_head, row);
-    const std::int64_t whole =
-        columns.repeated != 0 ? columns.padded - LaneCount() : columns.padded;
-    const float factor = task.partial != nullptr ? 1 : 1 / t.l[r];
-    for (std::int64_t c = 0; c < whole; ++c) to[c] = o[c] * factor;
-    for (std::int64_t c = whole; c < v_dim; ++c) to[c] = o[c + columns.repeated] * factor;
+    float* o = t.o + r * columns.padded;
+    if (columns.repeated != 0) {  // the columns of the last vector, without those it repeats
+      std::copy(o + columns.last + 2 * columns.repeated, o + columns.padded,
+                o + columns.last + columns.repeated);
+    }
     if (task.partial != nullptr) {
+      std::copy_n(o, v_dim, task.partial_sums(job) + r * v_dim);
       task.partial_max()[r] = t.m[r];
       task.partial_weight(job)[r] = t.l[r];
-    } else if (task.visible.end_key(row) == 0) {
-      std::fill_n(to, v_dim, 0.0F);
+      continue;
     }
+    const float factor = 1 / t.l[r];
+    for (std::int64_t c = 0; c < v_dim; ++c) o[c] *= factor;
+    if (task.visible.end_key(row) == 0) std::fill_n(o, v_dim, 0.0F);
+    NarrowRow(job.s.type, o, job.row_of(job.in.stored_o, task.batch, task.kv_head, row), v_dim);
   }
 }
 
@@ -475,9 +479,12 @@ inline void MergeBlock(const Job& job, const Task& first) {
   const std::int64_t v_dim = job.s.v_dim, step = job.partial_floats();
   for (std::int64_t r = 0; r < first.rows; ++r) {
     const std::int64_t row = first.first_row + r;
-    float* o = job.row_of(job.in.o, first.batch, first.kv_head, row);
-    std::fill_n(o, v_dim, 0.0F);
-    if (first.visible.end_key(row) == 0) continue;
+    std::byte* const to = job.row_of(job.in.stored_o, first.batch, first.kv_head, row);
+    if (first.visible.end_key(row) == 0) {
+      std::memset(to, 0, job.s.type->bytes(v_dim));
+      continue;
+    }
+    float* o = first.partial_sums(job) + r * v_dim;  // the first chunk's, which every row sees
     float top = kMinusInf;
     for (std::int64_t c = 0; c < job.chunks; ++c) {
       top = std::max(top, first.partial_max()[c * step + r]);
@@ -492,10 +499,11 @@ inline void MergeBlock(const Job& job, const Task& first) {
           hn::GetLane(common::HWY_NAMESPACE::ExpNonPositive(d, hn::Sub(most, base)));
       weights += factor * first.partial_weight(job)[c * step + r];
       const float* sums = first.partial_sums(job) + c * step + r * v_dim;
-      for (std::int64_t i = 0; i < v_dim; ++i) o[i] += factor * sums[i];
+      for (std::int64_t i = 0; i < v_dim; ++i) o[i] = factor * sums[i] + (c == 0 ? 0 : o[i]);
     }
     const float inverse = 1 / weights;
     for (std::int64_t i = 0; i < v_dim; ++i) o[i] *= inverse;
+    NarrowRow(job.s.type, o, to, v_dim);
   }
 }
 

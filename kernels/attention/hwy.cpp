@@ -91,10 +91,9 @@ class HwyPlan final : public Plan {
     job_.q_block = schedule.q_block;
     job_.kv_block = schedule.kv_block;
     job_.decode_prefetch = schedule.prefetch;
-    const std::int64_t float_bytes = sizeof(float);
     const std::int64_t width = s.head_dim + s.v_dim;
     const auto kv_bytes = static_cast<std::int64_t>(s.kv_type->bytes(s.keys_seen() * width));
-    const std::int64_t qo_bytes = s.group() * s.q_len * width * float_bytes;
+    const auto qo_bytes = static_cast<std::int64_t>(s.type->bytes(s.group() * s.q_len * width));
     job_.prefetch_again = kv_bytes >= l2_bytes() / 2;
     // Where a thread's share stays in its L2, prefetches only take load slots from the products,
     // and where half of it does they gain nothing.

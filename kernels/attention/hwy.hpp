@@ -52,6 +52,8 @@ struct Job {
     const std::int64_t per_chunk = kv_block * chunks;
     return std::max<std::int64_t>((most_keys(sizes) + per_chunk - 1) / per_chunk, 1) * kv_block;
   }
+  // Whether rows of q and o are converted.
+  bool converts_rows() const { return s.type != &float32; }
   // Whether tiles of K and V are made float32.
   bool converts() const { return s.kv_type != &float32; }
   // Whether scores need more than scale and the end of the keys that a row sees.
@@ -61,9 +63,10 @@ struct Job {
   std::int64_t partial_floats() const { return q_block * (s.v_dim + 2); }
   std::int64_t merge_tasks() const { return s.batch * s.kv_heads * row_blocks; }
   std::int64_t tasks() const { return merge_tasks() * chunks; }
-  float* row_of(const Heads& heads, std::int64_t batch, std::int64_t kv_head,
-                std::int64_t row) const {
-    return heads.matrix(batch, kv_head * group + row % group) + row / group * heads.row_stride;
+  // Of q or o, in its own format.
+  std::byte* row_of(const StoredHeads& heads, std::int64_t batch, std::int64_t kv_head,
+                    std::int64_t row) const {
+    return heads.row(batch, kv_head * group + row % group, row / group);
   }
 };
 

@@ -260,6 +260,7 @@ struct TileScratch {
   float *top, *alpha, *low, *limit;  // [width]
   float* mask;                       // [kv_block,width] if there is one
   float* spare;                      // [v_dim]: output of lanes beyond the last row
+  float* rows;                       // [width,head_dim or v_dim] where q and o are converted
 };
 
 inline constexpr std::int64_t kMostLanes = 64;  // 2048-bit vectors, the longest that exist
@@ -269,13 +270,20 @@ inline std::int64_t QMicroPanelsOf(std::int64_t rows) {
   return hwy::DivCeil(hwy::DivCeil(rows, LaneCount()), std::int64_t{kMicroPanelVectors});
 }
 
+// Floats of the rows of q or o of a Q micro-panel, where they are converted.
+inline std::int64_t ConvertedRows(const Job& job) {
+  if (!job.converts_rows()) return 0;
+  return kMicroPanelVectors * LaneCount() *
+         hwy::RoundUpTo(std::max(job.s.head_dim, job.s.v_dim), 16);
+}
+
 // Floats of scratch that a thread needs; every part starts on a cache line.
 inline std::int64_t PrefillScratch(const Job& job) {
   const std::int64_t width = kMicroPanelVectors * LaneCount();
   const std::int64_t q_panel = (job.s.head_dim + job.s.v_dim + 2) * width;
   const std::int64_t tile = (job.s.mask ? 2 : 1) * job.kv_block + 4;
-  return ConvertedFloats(job) + QMicroPanelsOf(job.q_block) * q_panel + tile * width + job.s.v_dim +
-         16;
+  return ConvertedFloats(job) + ConvertedRows(job) + QMicroPanelsOf(job.q_block) * q_panel +
+         tile * width + job.s.v_dim + 16;
 }
 
 // One tile of keys as one Q micro-panel sees it.
@@ -424,16 +432,28 @@ HWY_INLINE void AttendKeys(const Job& job, const Task& task, const QMicroPanel& 
   AttendTile<kNv>(q_panel, t, tile, job);
 }
 
-inline void StartMicroPanel(const Job& job, const Task& task, QMicroPanel& q_panel) {
-  const std::int64_t width = q_panel.width();
+inline void StartMicroPanel(const Job& job, const Task& task, const TileScratch& t,
+                            QMicroPanel& q_panel) {
+  const std::int64_t width = q_panel.width(), head_dim = job.s.head_dim;
   const float* from[kMicroPanelVectors * kMostLanes];
-  float* const q = job.in.q.matrix(task.batch, task.kv_head * job.group);
-  RowWalk walk(job.group, q_panel.first_row);
-  for (std::int64_t r = 0; r < width; ++r) {
-    from[r] = walk.of(job.in.q, q);
-    if (r + 1 < q_panel.rows) walk.next();
+  if (job.converts_rows()) {
+    for (std::int64_t r = 0; r < width; ++r) {
+      from[r] = t.rows + std::min(r, q_panel.rows - 1) * head_dim;
+    }
+    for (std::int64_t r = 0; r < q_panel.rows; ++r) {
+      WidenRow(job.s.type,
+               job.row_of(job.in.stored_q, task.batch, task.kv_head, q_panel.first_row + r),
+               t.rows + r * head_dim, head_dim);
+    }
+  } else {
+    float* const q = job.in.q.matrix(task.batch, task.kv_head * job.group);
+    RowWalk walk(job.group, q_panel.first_row);
+    for (std::int64_t r = 0; r < width; ++r) {
+      from[r] = walk.of(job.in.q, q);
+      if (r + 1 < q_panel.rows) walk.next();
+    }
   }
-  TransposeIn(from, width, job.s.head_dim, job.scale, q_panel.qt);
+  TransposeIn(from, width, head_dim, job.scale, q_panel.qt);
   std::fill_n(q_panel.ot, job.s.v_dim * width, 0.0F);
   std::fill_n(q_panel.m, width, kMinusInf);
   std::fill_n(q_panel.l, width, 0.0F);
@@ -446,13 +466,17 @@ inline void FinishMicroPanel(const Job& job, const Task& task, const QMicroPanel
   float* to[kMicroPanelVectors * kMostLanes];
   float* factor = t.alpha;
   const std::int64_t offset = q_panel.first_row - task.first_row;
-  float* const o = job.in.o.matrix(task.batch, task.kv_head * job.group);
+  const bool converts = task.partial == nullptr && job.converts_rows();
+  float* const o =
+      converts ? nullptr : job.in.o.matrix(task.batch, task.kv_head * job.group);
   RowWalk walk(job.group, q_panel.first_row);
   for (std::int64_t r = 0; r < width; ++r, walk.next()) {
     if (r >= q_panel.rows) {
       to[r] = t.spare;
     } else if (task.partial != nullptr) {
       to[r] = task.partial_sums(job) + (offset + r) * v_dim;
+    } else if (converts) {
+      to[r] = t.rows + r * v_dim;
     } else {
       to[r] = walk.of(job.in.o, o);
     }
@@ -468,6 +492,10 @@ inline void FinishMicroPanel(const Job& job, const Task& task, const QMicroPanel
        ++r) {
     std::fill_n(to[r], v_dim, 0.0F);
   }
+  for (std::int64_t r = 0; converts && r < q_panel.rows; ++r) {
+    NarrowRow(job.s.type, to[r],
+              job.row_of(job.in.stored_o, task.batch, task.kv_head, q_panel.first_row + r), v_dim);
+  }
 }
 
 // What this task and the one that its thread is likely to go on with will ask for.
@@ -478,10 +506,11 @@ inline TaskPrefetch TaskPrefetchOf(const Job& job, const Task& task) {
     task_prefetch.Add(heads, heads.matrix(of.batch, of.kv_head * job.group),
                       RowWalk(job.group, of.first_row), of.rows, width);
   };
-  if (task.partial == nullptr) add_rows(job.in.o, task, job.s.v_dim);
+  // Converted rows are read and written in order, which the hardware prefetches.
+  if (task.partial == nullptr && !job.converts_rows()) add_rows(job.in.o, task, job.s.v_dim);
   if (task.index + 1 == job.tasks()) return task_prefetch;
   const Task next(job, task.index + 1);
-  add_rows(job.in.q, next, job.s.head_dim);
+  if (!job.converts_rows()) add_rows(job.in.q, next, job.s.head_dim);
   if (next.prefetches_keys(job) && next.first_key < next.last_key) {
     task_prefetch.Add(job.in.k, job.in.k.matrix(next.batch, next.kv_head),
                       RowWalk(1, next.first_key),
@@ -508,7 +537,8 @@ inline void Prefill(const Job& job, const Task& task, float* scratch) {
                          .low = take(full),
                          .limit = take(full),
                          .mask = take(job.s.mask ? job.kv_block * full : 0),
-                         .spare = take(hwy::RoundUpTo(job.s.v_dim, 16))};
+                         .spare = take(hwy::RoundUpTo(job.s.v_dim, 16)),
+                         .rows = take(ConvertedRows(job))};
   float* const q_panels = scratch;
   const auto q_panel_at = [&](std::int64_t i) {
     const std::int64_t begin = vectors * i / count * lanes;
@@ -532,7 +562,7 @@ inline void Prefill(const Job& job, const Task& task, float* scratch) {
     const PhaseTimer timer(log, RunPhase::pack);
     for (std::int64_t i = 0; i < count; ++i) {
       QMicroPanel q_panel = q_panel_at(i);
-      StartMicroPanel(job, task, q_panel);
+      StartMicroPanel(job, task, t, q_panel);
     }
   }
   TaskPrefetch task_prefetch = TaskPrefetchOf(job, task);

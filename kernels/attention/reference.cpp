@@ -19,6 +19,8 @@ namespace {
 double heads_of(const Problem& problem) { return problem.value("heads"); }
 double default_scale(const Problem& problem) { return 1 / std::sqrt(problem.value("head_dim")); }
 double head_dim_of(const Problem& problem) { return problem.value("head_dim"); }
+// The same format: kv_types begins with float_types.
+double type_of(const Problem& problem) { return problem.value("type"); }
 
 constexpr ParamSpec params[] = {
     {.name = "batch", .kind = ParamKind::size, .required = true},
@@ -34,8 +36,21 @@ constexpr ParamSpec params[] = {
     {.name = "softcap", .kind = ParamKind::real},
     {.name = "mask", .kind = ParamKind::flag},
     {.name = "lengths", .kind = ParamKind::flag},
-    {.name = "kv_type", .kind = ParamKind::choice, .dtypes = kv_types},
+    {.name = "type", .kind = ParamKind::choice, .dtypes = float_types},
+    {.name = "kv_type",
+     .kind = ParamKind::choice,
+     .default_from = type_of,
+     .dtypes = kv_types},
 };
+
+constexpr const Math* attention_maths[] = {&fp32, &math_3xtf32, &math_f16, &math_bf16};
+
+std::optional<std::string> defect_of_math(const Problem& problem, const Math& math) {
+  const Sizes s(problem);
+  if (&math != &math_3xtf32 || (s.type == &float32 && s.kv_type == &float32)) return std::nullopt;
+  return fmt::format("math 3xtf32 needs type=f32 and kv_type=f32, not type={},kv_type={}",
+                     s.type->short_name, s.kv_type->short_name);
+}
 
 std::vector<TensorSpec> tensors(const Problem& problem) {
   const auto rows = [](const char* heads, const char* length, const char* width) {
@@ -46,6 +61,7 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
   std::vector<TensorSpec> list = {{.name = "q",
                                    .role = Role::input,
                                    .axes = rows("heads", "q_len", "head_dim"),
+                                   .dtype = problem.dtype("type"),
                                    .reach = of_score},
                                   {.name = "k",
                                    .role = Role::input,
@@ -70,8 +86,11 @@ std::vector<TensorSpec> tensors(const Problem& problem) {
                     .dtype = &int32,
                     .domain = {.kind = IntegerDomain::Kind::counts, .size = "kv_len"}});
   }
-  list.push_back(
-      {.name = "o", .role = Role::output, .axes = rows("heads", "q_len", "v_dim"), .like = "q"});
+  list.push_back({.name = "o",
+                  .role = Role::output,
+                  .axes = rows("heads", "q_len", "v_dim"),
+                  .dtype = problem.dtype("type"),
+                  .like = "q"});
   return list;
 }
 
@@ -139,6 +158,19 @@ struct Scratch {
   std::vector<double> weight, score_error;
 };
 
+// What a math rounds; see the bound below.
+struct Rounding {
+  Rounding(const Sizes& s, const Math& math) : u(math.sums->unit_roundoff) {
+    if (math.operand_roundoff == 0) return;
+    const double r = math.operand_roundoff;
+    of_product = (s.type != math.operands ? r : 0) + (s.kv_type != math.operands ? r : 0);
+    of_value = r + (s.kv_type != math.operands ? r : 0);
+    of_small_weight = std::max(math.operands->smallest / 2, math.flushed);
+  }
+  double u;
+  double of_product = 0, of_value = 0, of_small_weight = 0;
+};
+
 // One row of o.
 // Bound: a float32 sum of n products errs by about √n·u of the sum of magnitudes, so
 //   |err| <= ((8+√kv_len)·u + 2δ)·Σ_j w_j|v_j|,  δ = 4u + (8+√head_dim)·u·max_j
@@ -152,9 +184,15 @@ struct Scratch {
 // much of the sum of weights. Added is 2⁻¹²⁶·Σ_j|v_j|: weights below float32's normal range may be
 // flushed to zero. Where a score may err by a quarter and more, weights are any that sum to 1: the
 // error is at most 2·max_j|v_j|.
+// Math f16 and bf16, r = 2⁻¹¹ and 2⁻⁸: a weight is rounded before it meets v, which adds r·w_j|v_j|
+// and, where it is below the format's normal range, at most half of the smallest number (or all of
+// what counts as zero) times |v_j| for the largest weight being 1. The sum of weights is of unrounded
+// ones. Each of q and k that has another format adds r to the relative error of products, and v the
+// same to that of the sum.
 void reference_row(const Sizes& sizes, const Inputs& in, std::int64_t row,
-                   const std::vector<std::int64_t>& cols, Scratch& scratch, double u,
+                   const std::vector<std::int64_t>& cols, Scratch& scratch, const Rounding& rounding,
                    const ReferenceOut& out) {
+  const double u = rounding.u;
   const std::int64_t i = row % sizes.q_len;
   const std::int64_t head = row / sizes.q_len % sizes.heads;
   const std::int64_t batch = row / sizes.q_len / sizes.heads;
@@ -208,9 +246,11 @@ void reference_row(const Sizes& sizes, const Inputs& in, std::int64_t row,
     largest_error = std::max(largest_error, score_error[j]);
   }
 
-  const double delta = 4 * u + (8 + std::sqrt(static_cast<double>(s.head_dim))) * u * magnitude;
-  const double relative =
-      (8 + std::sqrt(static_cast<double>(s.kv_len))) * u + 2 * delta + sum_error / sum;
+  const double of_product =
+      (8 + std::sqrt(static_cast<double>(s.head_dim))) * u + rounding.of_product;
+  const double delta = 4 * u + of_product * magnitude;
+  const double relative = (8 + std::sqrt(static_cast<double>(s.kv_len))) * u + 2 * delta +
+                          sum_error / sum + rounding.of_value;
   const bool is_any_weight = largest_error + delta > 0.25;
   for (std::size_t c = 0; c < cols.size(); ++c) {
     double total = 0, absolute = 0, own_error = 0, values = 0, most = 0;
@@ -223,7 +263,8 @@ void reference_row(const Sizes& sizes, const Inputs& in, std::int64_t row,
       most = std::max(most, std::abs(element));
     }
     out.value[c] = total / sum;
-    out.bound[c] = (relative * absolute + own_error) / sum + 0x1p-126 * values;
+    out.bound[c] = (relative * absolute + own_error + rounding.of_small_weight * values) / sum +
+                   0x1p-126 * values;
     if (is_any_weight) out.bound[c] += 2 * most;
     out.plain_bound[c] =
         out.bound[c] + plain_sum_error(static_cast<double>(s.kv_len), u) * absolute / sum;
@@ -235,6 +276,7 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   const Sizes s(problem);
   const Inputs in(inputs, s);
   const int threads = machine().physical_cores;
+  const Rounding rounding(s, math);
   const std::vector<double> per_key(static_cast<std::size_t>(s.kv_len));
   std::vector<Scratch> scratch(threads, {per_key, per_key});
   const std::size_t cols = region.cols.size();
@@ -242,7 +284,7 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
                [&](std::int64_t i, int thread) {
                  const auto at = static_cast<std::ptrdiff_t>(i * cols);
                  reference_row(s, in, region.rows[i], region.cols, scratch[thread],
-                               math.sums->unit_roundoff,
+                               rounding,
                                {out.value + at, out.bound + at, out.plain_bound + at});
                });
 }
@@ -259,8 +301,9 @@ std::optional<std::string> option_refusal(const Problem& problem) {
     return fmt::format("{}={}: this is code for plain and causal attention without options", name,
                        problem.value(name));
   }
-  if (s.kv_type != &float32) {
-    return fmt::format("kv_type={}: this is code for float32", s.kv_type->short_name);
+  for (const auto& [name, type] : {std::pair("type", s.type), std::pair("kv_type", s.kv_type)}) {
+    if (type == &float32) continue;
+    return fmt::format("{}={}: this is code for float32", name, type->short_name);
   }
   return std::nullopt;
 }
@@ -279,7 +322,8 @@ const Kernel kernel = {
     .cost = cost,
     .check = check,
     .reference = reference,
-    .maths = fp32_and_3xtf32,
+    .maths = attention_maths,
+    .math_defect = defect_of_math,
 };
 
 }  // namespace rooflane::attention

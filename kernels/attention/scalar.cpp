@@ -20,6 +20,8 @@ class ScalarPlan final : public Plan {
         s_(problem),
         weights_(static_cast<std::size_t>(s_.kv_len) * sizeof(float)),
         row_(static_cast<std::size_t>(std::max(s_.head_dim, s_.v_dim))),
+        query_(static_cast<std::size_t>(s_.head_dim)),
+        result_(static_cast<std::size_t>(s_.v_dim)),
         keys_(converts() ? static_cast<std::size_t>(s_.kv_len * s_.head_dim) : 0),
         values_(converts() ? static_cast<std::size_t>(s_.kv_len * s_.v_dim) : 0) {}
 
@@ -29,16 +31,18 @@ class ScalarPlan final : public Plan {
       for (std::int64_t head = 0; head < s_.heads; ++head) {
         const std::int64_t kv_head = head / s_.group();
         if (converts() && head % s_.group() == 0) {
-          decode(in_.stored_k, batch, kv_head, s.kv_len, s_.head_dim, keys_.data());
-          decode(in_.stored_v, batch, kv_head, s.kv_len, s_.v_dim, values_.data());
+          decode(in_.stored_k, batch, kv_head, 0, s.kv_len, s_.head_dim, keys_.data());
+          decode(in_.stored_v, batch, kv_head, 0, s.kv_len, s_.v_dim, values_.data());
         }
         const Rows k = converts() ? Rows{keys_.data(), s_.head_dim}
                                   : Rows{in_.k.matrix(batch, kv_head), in_.k.row_stride};
         const Rows v = converts() ? Rows{values_.data(), s_.v_dim}
                                   : Rows{in_.v.matrix(batch, kv_head), in_.v.row_stride};
         for (std::int64_t i = 0; i < s_.q_len; ++i) {
-          attend(s, i, in_.q.matrix(batch, head) + i * in_.q.row_stride, k, v,
-                 in_.o.matrix(batch, head) + i * in_.o.row_stride);
+          decode(in_.stored_q, batch, head, i, 1, s.head_dim, query_.data());
+          attend(s, i, query_.data(), k, v, result_.data());
+          std::copy(result_.begin(), result_.end(), row_.begin());
+          s.type->encode(row_.data(), in_.stored_o.row(batch, head, i), s.v_dim);
         }
       }
     }
@@ -48,7 +52,8 @@ class ScalarPlan final : public Plan {
     PlanFacts facts;
     facts.isa = "baseline";
     facts.workspace_bytes = weights_.bytes() + row_.size() * sizeof(double) +
-                            (keys_.size() + values_.size()) * sizeof(float);
+                            (query_.size() + result_.size() + keys_.size() + values_.size()) *
+                                sizeof(float);
     return facts;
   }
 
@@ -63,10 +68,10 @@ class ScalarPlan final : public Plan {
   };
 
   bool converts() const { return s_.kv_type != &float32; }
-  // All rows of a kv head as float32, one after another.
-  void decode(const StoredHeads& heads, std::int64_t batch, std::int64_t head, std::int64_t rows,
-              std::int64_t width, float* to) {
-    for (std::int64_t j = 0; j < rows; ++j) {
+  // `count` rows of a head from `first` on as float32, one after another.
+  void decode(const StoredHeads& heads, std::int64_t batch, std::int64_t head, std::int64_t first,
+              std::int64_t count, std::int64_t width, float* to) {
+    for (std::int64_t j = first; j < first + count; ++j) {
       heads.dtype->decode(heads.row(batch, head, j), row_.data(), width);
       for (std::int64_t d = 0; d < width; ++d) *to++ = static_cast<float>(row_[d]);
     }
@@ -103,7 +108,8 @@ class ScalarPlan final : public Plan {
 
   Sizes s_;
   Buffer weights_;           // scores, then weights, of one query
-  std::vector<double> row_;  // one of k or v
+  std::vector<double> row_;             // one of any operand
+  std::vector<float> query_, result_;  // rows of q and o
   std::vector<float> keys_, values_;
   Bound in_;
 };

@@ -1,5 +1,6 @@
-// Keys and values of other formats than float32: a tile of rows becomes float32 where both code
-// paths then read it, in cache; a head's K and V come from memory in their own format, once.
+// Operands of other formats than float32: a tile of rows of K and V, or the rows of q of a Q
+// micro-panel, become float32 where both code paths then read them, in cache; a head's operands
+// come from memory in their own format, once. Rows of o are rounded as they are written.
 
 // Highway's per-target include guard: this file is compiled once for every target.
 #if defined(ROOFLANE_KERNELS_ATTENTION_STORED_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -44,21 +45,40 @@ HWY_INLINE void WidenBlocks(const std::byte* from, float* HWY_RESTRICT to, std::
   }
 }
 
+// A row of n elements.
+inline void WidenRow(DType dtype, const std::byte* row, float* HWY_RESTRICT to, std::int64_t n) {
+  namespace hc = common::HWY_NAMESPACE;
+  const auto count = static_cast<std::size_t>(n);
+  if (dtype == &float32) {
+    std::memcpy(to, row, count * sizeof(float));
+  } else if (dtype == &float16) {
+    hc::Widen(reinterpret_cast<const Float16*>(row), to, count);
+  } else if (dtype == &bfloat16) {
+    hc::Widen(reinterpret_cast<const BFloat16*>(row), to, count);
+  } else {
+    WidenBlocks(row, to, n);
+  }
+}
+
+// The same back, to the formats of o.
+inline void NarrowRow(DType dtype, const float* HWY_RESTRICT from, std::byte* row, std::int64_t n) {
+  namespace hc = common::HWY_NAMESPACE;
+  const auto count = static_cast<std::size_t>(n);
+  if (dtype == &float32) {
+    std::memcpy(row, from, count * sizeof(float));
+  } else if (dtype == &float16) {
+    hc::Narrow(from, reinterpret_cast<Float16*>(row), count);
+  } else {
+    hc::Narrow(from, reinterpret_cast<BFloat16*>(row), count);
+  }
+}
+
 // Rows [first,first+count) of a matrix of `heads`, `width` elements each, one after another.
 inline void WidenRows(const StoredHeads& heads, std::int64_t batch, std::int64_t head,
                       std::int64_t first, std::int64_t count, std::int64_t width,
                       float* HWY_RESTRICT to) {
-  namespace hc = common::HWY_NAMESPACE;
-  const auto n = static_cast<std::size_t>(width);
   for (std::int64_t j = 0; j < count; ++j, to += width) {
-    const std::byte* const row = heads.row(batch, head, first + j);
-    if (heads.dtype == &float16) {
-      hc::Widen(reinterpret_cast<const Float16*>(row), to, n);
-    } else if (heads.dtype == &bfloat16) {
-      hc::Widen(reinterpret_cast<const BFloat16*>(row), to, n);
-    } else {
-      WidenBlocks(row, to, width);
-    }
+    WidenRow(heads.dtype, heads.row(batch, head, first + j), to, width);
   }
 }
 
