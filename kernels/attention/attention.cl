@@ -40,7 +40,7 @@ typedef CAT(float, VQ) floatq;
 #endif
 
 // Step 1 without options: st = scale·k·qt for `keys` keys, which begin at k or, in local memory, at kv.
-void multiply_keys(__local float* st, __local const float* qt, __global const float* k,
+void multiply_keys(__local float* st, __local const float* qt, __global const element* k,
                    __local const float* kv, int keys, float scale) {
   for (int t = get_local_id(0); t < S_TILES; t += W) {
     const int key = t / S_TILES_Q * TK;
@@ -48,17 +48,19 @@ void multiply_keys(__local float* st, __local const float* qt, __global const fl
     floatq s[TK][TQ];
     EACH(i, TK) EACH(j, TQ) s[i][j] = 0.0f;
 #if K_LOCAL
+#define KEY_AT(p, d) (p)[d]
     __local const float* x[TK];
     EACH(i, TK) x[i] = kv + (key + i) * LDK;
 #else
+#define KEY_AT(p, d) LOAD_ONE(p, d)
     // Keys past the tile's end repeat its last one; their scores become -inf later.
-    __global const float* x[TK];
+    __global const element* x[TK];
     EACH(i, TK) x[i] = k + (long)(key + i < keys ? key + i : keys - 1) * D;
 #endif
     for (int d = 0; d < D; ++d) {
       floatq y[TQ];
       EACH(j, TQ) y[j] = *(__local const floatq*)(qt + d * LDQ + row + j * VQ);
-      EACH(i, TK) EACH(j, TQ) s[i][j] += x[i][d] * y[j];
+      EACH(i, TK) EACH(j, TQ) s[i][j] += KEY_AT(x[i], d) * y[j];
     }
     EACH(i, TK) EACH(j, TQ)
       *(__local floatq*)(st + (key + i) * LDQ + row + j * VQ) = s[i][j] * scale;
@@ -98,15 +100,15 @@ INLINED void apply_options(__local float* st, __global const float* mask, const 
 }
 
 // `keys` values from v on into local memory, zeros beyond them and beyond DV.
-void load_values(__local float* kv, __global const float* v, int keys) {
+void load_values(__local float* kv, __global const element* v, int keys) {
   for (int i = get_local_id(0); i < BK * (DP / V); i += W) {
     const int key = i / (DP / V);
     const int d = i % (DP / V) * V;
     floatv x = 0.0f;
     if (key < keys) {
-      __global const float* at = v + (long)key * DV + d;
+      __global const element* at = v + (long)key * DV + d;
       if (d + V <= DV)
-        x = VLOAD(at);
+        x = GLOAD(at);
       else if (d < DV)
         x = load_some(at, DV - d, 0.0f);
     }
@@ -200,11 +202,24 @@ INLINED void add_values(floatv (*sum)[TM][TV], __local const float* st,
   }
 }
 
+// Columns from d on of a row of o that begins there; of a part.
+void put_output(__global element* to, floatv value, int d) {
+  if (d + V <= DV)
+    GSTORE(value, to + d);
+  else if (d < DV)
+    store_some(value, to + d, DV - d);
+}
+void put_part(__global float* to, floatv value, int d) {
+  float lane[V];
+  VSTORE(value, lane);
+  for (int i = 0; i < V; ++i)
+    if (d + i < DV) to[d + i] = lane[i];
+}
+
 // Rows of o, or of the parts, from split_row0 on, the first row of this share.
-INLINED void put_rows(__global float* o, floatv (*sum)[TM][TV],
-                                             __local const float* total, __local const int* sees,
-                                             const Place at, long split_row0, int splits, int group,
-                                             int q_len) {
+INLINED void put_rows(__global element* o, __global float* parts, floatv (*sum)[TM][TV],
+                      __local const float* total, __local const int* sees, const Place at,
+                      long split_row0, int splits, int group, int q_len) {
   UNROLL_TILES
   for (int t = 0; t < O_PER_ITEM; ++t) {
     const int tile = t * W + get_local_id(0);
@@ -215,29 +230,25 @@ INLINED void put_rows(__global float* o, floatv (*sum)[TM][TV],
     for (int i = 0; i < TM; ++i) {
       const int r = at.row0 + row + i;
       if (r >= at.rows) break;
-      const float factor = splits > 1 ? 1.0f : sees[row + i] == 0 ? 0.0f : 1.0f / total[row + i];
-      __global float* to =
-          o + (splits > 1 ? split_row0 + r : row_of(r, group, q_len, at.head0)) * DV;
+      const float factor = sees[row + i] == 0 ? 0.0f : 1.0f / total[row + i];
       UNROLL_TILES
       for (int j = 0; j < TV; ++j) {
-        const int d = d0 + j * V;
-        const floatv value = sum[t][i][j] * factor;
-        if (d + V <= DV)
-          VSTORE(value, to + d);
-        else if (d < DV)
-          store_some(value, to + d, DV - d);
+        if (splits > 1)
+          put_part(parts + (split_row0 + r) * DV, sum[t][i][j], d0 + j * V);
+        else
+          put_output(o + row_of(r, group, q_len, at.head0) * DV, sum[t][i][j] * factor, d0 + j * V);
       }
     }
   }
 }
 
-// One group per (batch, kv head, split of the keys, block of rows). With one split o is the result.
-// With more, o takes the unnormalised rows [batch·kv_heads, splits, rows, DV], and `state` what
+// One group per (batch, kv head, split of the keys, block of rows). With one split o is written.
+// With more, `parts` takes the unnormalised rows [batch·kv_heads, splits, rows, DV], and `state` what
 // attention_merge.cl says; it follows.
 __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
-    __global const float* restrict q, __global const float* restrict k,
-    __global const float* restrict v, __global float* restrict o, __global float* restrict state,
-    int group, int q_len, int kv_len, int row_blocks, int splits, int keys_per_split,
+    __global const element* restrict q, __global const element* restrict k,
+    __global const element* restrict v, __global element* restrict o, __global float* parts,
+    __global float* state, int group, int q_len, int kv_len, int row_blocks, int splits, int keys_per_split,
     int causal, float scale, OPTIONS) {
   __local float qt[D * LDQ] __attribute__((aligned(64)));
   __local float kv[BK * LDK] __attribute__((aligned(64)));
@@ -267,7 +278,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
   }
   for (int i = lid; i < BQ * D; i += W) {
     const int r = min(at.row0 + i / D, at.rows - 1);
-    qt[i % D * LDQ + i / D] = q[row_start(r, group, q_len, at.head0) + i % D];
+    qt[i % D * LDQ + i / D] = LOAD_ONE(q, row_start(r, group, q_len, at.head0) + i % D);
   }
   floatv sum[O_PER_ITEM][TM][TV];
   UNROLL_TILES
@@ -282,7 +293,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
     const int keys = min(at.end_key - key0, BK);
 #if K_LOCAL
     for (int i = lid; i < BK * D; i += W)
-      kv[i / D * LDK + i % D] = i / D < keys ? k[(long)key0 * D + i] : 0.0f;
+      kv[i / D * LDK + i % D] = i / D < keys ? LOAD_ONE(k, (long)key0 * D + i) : 0.0f;
     barrier(CLK_LOCAL_MEM_FENCE);
 #endif
     multiply_keys(st, qt, k + (long)key0 * D, kv, keys, scale);
@@ -295,7 +306,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
   }
 
   const long split_row0 = ((long)head * splits + split) * at.rows;
-  put_rows(o, sum, total, sees, at, split_row0, splits, group, q_len);
+  put_rows(o, parts, sum, total, sees, at, split_row0, splits, group, q_len);
   if (splits > 1) {
     for (int i = lid; i < BQ && at.row0 + i < at.rows; i += W)
       put_state(state, split_row0 + at.row0 + i,

@@ -123,6 +123,7 @@ struct Sizes {
 
 // Formats of variants that take lengths.
 inline constexpr DType float32_with_lengths[] = {&float32, &int32};
+inline constexpr DType floats_with_lengths[] = {&float32, &float16, &bfloat16, &int32};
 // What keys and values are stored in, and what a variant meets that takes all of it.
 inline constexpr DType kv_types[] = {&float32, &float16, &bfloat16, &q8_0};
 inline constexpr DType all_with_lengths[] = {&float32, &float16, &bfloat16, &q8_0, &int32};

@@ -7,12 +7,13 @@
 
 __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void merge(
     __global const float* restrict parts, __global const float* restrict state,
-    __global float* restrict o, int group, int q_len, int splits) {
+    __global element* restrict o, int group, int q_len, int splits) {
   const int rows = q_len * group;
   const int r = (uint)get_group_id(0) % rows;
   const int head = (uint)get_group_id(0) / rows;
   const long row0 = (long)head * splits * rows + r;
-  __global float* to = o + row_start(r, group, q_len, head * group);
+  __global element* to = o + row_start(r, group, q_len, head * group);
   for (int d = get_local_id(0); d < D; d += W)
-    to[d] = merged(parts + row0 * D, state + row0 * 2, rows, D, d < EXCHANGED ? d ^ 1 : d, splits);
+    STORE_ONE(merged(parts + row0 * D, state + row0 * 2, rows, D, d < EXCHANGED ? d ^ 1 : d, splits),
+              to, d);
 }

@@ -213,7 +213,7 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
     }
     return list;
   }
-  if (has_nvidia_code_path(info) && s.v_dim == s.head_dim) {
+  if (has_nvidia_code_path(info) && s.v_dim == s.head_dim && s.type == &float32) {
     const Room room = room_of(info, 1);
     for (const Decode& decode : nvidia_decode(s, room)) list.push_back(decode.tuning());
     for (const Tiles& tiles : nvidia_tiles(s, room)) list.push_back(tiles.tuning());
@@ -251,15 +251,15 @@ class OpenclPlan final : public opencl::DevicePlan {
     Tile compiled = tile;  // the number of splits is an argument, not a macro
     compiled.splits = 1;
     const std::string options =
-        fmt::format("{} -DD={} -DDV={} -DDP={}{}", opencl::defines(compiled.tuning()), s_.head_dim,
-                    s_.v_dim, tile.padded_dim(s_), option_macros(s_));
+        fmt::format("{} -DD={} -DDV={} -DDP={}{}{}", opencl::defines(compiled.tuning()), s_.head_dim,
+                    s_.v_dim, tile.padded_dim(s_), option_macros(s_), element_macro(s_));
     const int64_t row_blocks = ceil_div(rows_, tile.bq);
     split(tile.splits);
     if (tile.splits > 1) prepare_merge(tile.splits, tile.w, "e", 0);
     attention_ = kernel(attention_cl, options, "attention");
-    attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), parts_, state_,
-                        number(s_.group()), number(s_.q_len), number(s_.kv_len), number(row_blocks),
-                        number(tile.splits), number(keys_per_split(tile.splits, tile.bk, tile.bq)),
+    attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), copy_of("o"), parts_,
+                        state_, number(s_.group()), number(s_.q_len), number(s_.kv_len),
+                        number(row_blocks), number(tile.splits), number(keys_per_split(tile.splits, tile.bk, tile.bq)),
                         cl_int{s_.causal}, static_cast<cl_float>(s_.scale), mask_or_q(),
                         lengths_or_q(), number(s_.kv_heads), window(), cap(1));
     size_ = launch_of(heads_ * row_blocks * tile.splits, tile.w);
@@ -325,8 +325,8 @@ class OpenclPlan final : public opencl::DevicePlan {
 
   void prepare_merge(int64_t splits, int64_t w, const char* base, int64_t exchanged) {
     merge_ = kernel(attention_merge_cl,
-                    fmt::format("-DV=1 -DVW=1 -DD={} -DW={} -DBASE_{}=1 -DEXCHANGED={}", s_.v_dim,
-                                w, base, exchanged),
+                    fmt::format("-DV=1 -DVW=1 -DD={} -DW={} -DBASE_{}=1 -DEXCHANGED={}{}",
+                                s_.v_dim, w, base, exchanged, element_macro(s_)),
                     "merge");
     merge_.set_args(context(), parts_, state_, copy_of("o"), number(s_.group()), number(s_.q_len),
                     number(splits));
@@ -373,6 +373,10 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
     }
   }
   const Sizes s(problem);
+  if (s.kv_type != s.type) {
+    return fmt::format("type={},kv_type={}: computed are operands of one format",
+                       s.type->short_name, s.kv_type->short_name);
+  }
   for (const auto& [name, length] :
        {std::pair("q_len · heads/kv_heads", s.q_len * s.group()), std::pair("kv_len", s.kv_len)}) {
     if (length > longest) return fmt::format("{} is {}, more than {}", name, length, longest);
@@ -412,6 +416,9 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
         "mt must be 1 or 2, bk a multiple of 32, the items of a group at most {} and the tiles at "
         "most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
+  }
+  if (path != any_device && s.type != &float32) {
+    return fmt::format("path={} takes float32, not type={}", path, s.type->short_name);
   }
   if (path != any_device && s.v_dim != s.head_dim) {
     return fmt::format("path={} needs a v_dim of head_dim, {}", path, s.head_dim);
@@ -469,6 +476,6 @@ const Variant opencl = {.name = "opencl",
                         .tuning_defect = tuning_defect,
                         .ladder = opencl_ladder,
                         .maths = fp32_and_3xtf32,
-                        .dtypes = float32_with_lengths};
+                        .dtypes = floats_with_lengths};
 
 }  // namespace rooflane::attention

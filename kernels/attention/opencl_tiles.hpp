@@ -30,6 +30,11 @@ inline std::string option_macros(const Sizes& s) {
                      s.lengths ? 1 : 0);
 }
 
+// The format of q, k, v and o, as vectors.cl takes it.
+inline std::string element_macro(const Sizes& s) {
+  return s.type == &float16 ? " -DFLOAT16" : s.type == &bfloat16 ? " -DBFLOAT16" : "";
+}
+
 inline std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
 
 // Floats that rows of head_dim floats, one after another, are aligned to: 4, 2 or 1.
