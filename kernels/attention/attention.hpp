@@ -128,8 +128,11 @@ inline constexpr DType floats_with_lengths[] = {&float32, &float16, &bfloat16, &
 inline constexpr DType kv_types[] = {&float32, &float16, &bfloat16, &q8_0};
 inline constexpr DType all_with_lengths[] = {&float32, &float16, &bfloat16, &q8_0, &int32};
 
-// Why code that knows none of the options cannot serve the problem; nothing when it can.
-std::optional<std::string> option_refusal(const Problem& problem);
+inline constexpr const Math* kernel_maths[] = {&fp32, &math_3xtf32, &math_f16, &math_bf16};
+
+// Why code that knows none of the options, and of formats this one alone, cannot serve the problem;
+// nothing when it can.
+std::optional<std::string> option_refusal(const Problem& problem, DType type = &float32);
 // For a ladder's rung: throws Error(unavailable) with that reason.
 void require_no_options(const Problem& problem, const Tuning& step);
 

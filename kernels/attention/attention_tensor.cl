@@ -1,19 +1,17 @@
-// Attention on matrix units that take tf32, as accurate as float32 (math 3xtf32): both products of
-// a tile by splitting, as gemm_tensor.cl explains: x = big + small, three products, fragments of 16
-// steps summed by float32 additions; q, k and v scaled by 2^13 first, weights (at most 1) not.
+// Attention on matrix units with online softmax: the products of a tile in 16-bit floats (maths f16, bf16)
+// or, as accurate as float32, of tf32 numbers (math 3xtf32). TYPE: F16, BF16 or F32. Only the fragments
+// differ: attention_fragments.cl.
 //
 // A group of WARPS warps owns BQ query rows of one kv head, a warp MT fragments of 16; all walk over
-// tiles of BK keys with online softmax. Scores and outputs stay in the fragments' registers: the
-// lane that holds a score is the one that the second product needs the weight from, since any
-// order of keys is right as long as weights and values share it (2q, 2q + 1 of 8 stand for the units'
-// q, q + 4).
+// tiles of BK keys. Scores and outputs stay in the fragments' registers: the lane that holds a score
+// is the one that the second product needs the weight from (FlashAttention-2, arXiv 2307.08691).
 //
-// One tile of keys and one of values are in local memory: the next keys arrive while values are
-// multiplied and the other way round. Rows are 16 (q, k) or 4 (v) floats beyond a multiple of 32 (16)
-// long, so that a warp's reads of 16 (8) bytes meet every bank once.
+// STAGES = 1: one tile of keys and one of values are in local memory, and the next keys arrive while
+// values are multiplied and the other way round. More: a ring of so many tiles of both, one barrier a tile.
 //
-// A row of o that is not finite is computed again in plain float32: infinities, NaN, elements from
-// 2^115 and scores from 2^102 on have no split form. Rows that see no key are zeros.
+// A row of o with an element that is no number of TYPE is computed again in plain float32: that a query
+// may not see an infinite value, and for tf32 elements from 2^115 and scores from 2^102 on, which have
+// no split form. Rows that see no key are zeros.
 
 #if CODE_PATH == 1
 #define ITEMS (32 * WARPS)
@@ -21,19 +19,47 @@
 #define ITEMS (WARPS)
 #endif
 #define BQ (WARPS * MT * 16)
-#define DP ((D + 15) / 16 * 16)
-#define LDK (DP % 32 == 16 ? DP : DP + 16)  // of q and k
-#define LDV (DP + 4)
-// Fragments of keys (of columns) that are multiplied at a time: chains of products that hide the
-// units' latency from each other.
-#define NJ (4 / MT)
-#define UPSCALE 8192.0f                        // 2^13
-#define DOWNSCALE 1.220703125e-4f              // 2^-13
-#define DOWNSCALE2 1.490116119384765625e-8f    // 2^-26
+#define ROW_BYTES (D * BYTES)  // of a row in memory
+#define TILE_BYTES (BK * (ROW_K + ROW_V))
+#define K_TILE(slot) (ring + (slot) * TILE_BYTES)
+#define V_TILE(slot) (K_TILE(slot) + BK * ROW_K)
 
-#define LANES UNROLL_LANES for (int l = 0; l < WARP_LANES; ++l)
-// Written out where lanes are work-items.
-#define EVERY(i, count) UNROLL_LANES for (int i = 0; i < (count); ++i)
+// Starts the copy of rows into a tile of R rows, LD bytes apart: zeros beyond the first `exist` rows and
+// beyond a row's end. PIECE bytes at a time, to which rows are aligned; START(row, later): where row
+// `row + later` begins, the latter a constant.
+#if PIECE == 2
+#define COPY_PIECE(to, from, exists) \
+  *(__local ushort*)(to) = (exists) ? *(__global const ushort*)(from) : 0
+#else
+#define COPY_PIECE(to, from, exists) \
+  CAT(copy_async, VW)((__local float*)(to), (__global const float*)(from), (exists) ? VW : 0)
+#endif
+#define ROW_PIECES (DP * BYTES / PIECE)
+#define EVENLY (ITEMS % ROW_PIECES == 0)
+#define COPY_ROWS(tile, LD, R, START, exist)                                                    \
+  EVERY(copy, ((R)*ROW_PIECES + ITEMS - 1) / ITEMS) {                                           \
+    const int n = EVENLY ? lid : copy * ITEMS + lid;                                            \
+    const int later = EVENLY ? copy * (ITEMS / ROW_PIECES) : 0;                                 \
+    const int row = n / ROW_PIECES;                                                             \
+    const int byte = n % ROW_PIECES * PIECE;                                                    \
+    if ((R)*ROW_PIECES % ITEMS == 0 || row + later < (R))                                       \
+      COPY_PIECE((tile) + later * (LD) + (row * (LD) + byte), START(row, later) + byte,         \
+                 row + later < (exist) && byte < ROW_BYTES);                                    \
+  }
+#define START_QUERY(row, later) \
+  (q + row_start(min(at.row0 + (row) + (later), at.rows - 1), group, q_len, at.head0) * BYTES)
+#define START_KEY(row, later) (k_tile + (long)(row)*ROW_BYTES + (later)*ROW_BYTES)
+#define START_VALUE(row, later) (v_tile + (long)(row)*ROW_BYTES + (later)*ROW_BYTES)
+#define COPY_KEYS(slot, key0)                                                \
+  {                                                                          \
+    __global const uchar* k_tile = k + (long)(key0)*ROW_BYTES;               \
+    COPY_ROWS(K_TILE(slot), ROW_K, BK, START_KEY, end_key - (key0))          \
+  }
+#define COPY_VALUES(slot, key0)                                              \
+  {                                                                          \
+    __global const uchar* v_tile = v + (long)(key0)*ROW_BYTES;               \
+    COPY_ROWS(V_TILE(slot), ROW_V, BK, START_VALUE, end_key - (key0))        \
+  }
 
 // The largest, or the sum, of the four lanes that share rows of a fragment.
 #if CODE_PATH == 1
@@ -52,174 +78,89 @@
 #endif
 #define PLUS(x, y) ((x) + (y))
 
-// Starts the copy of rows × D floats into a tile of R rows: zeros beyond either.
-#define COPY_ROWS(tile, LD, R, FROM, exist)                                                \
-  for (int n = lid; n < (R) * (DP / VW); n += ITEMS) {                                     \
-    const int row = n / (DP / VW);                                                         \
-    const int d = n % (DP / VW) * VW;                                                      \
-    CAT(copy_async, VW)((tile) + row * (LD) + d, FROM + d, row < (exist) && d < D ? VW : 0); \
-  }
-
-// part += a·b in three products over 16 steps, smallest first, for NJ fragments of b.
-#define THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)                                  \
-  EVERY(s, 2) EVERY(j, NJ) EVERY(i, MT) MMA_TF32(part[i][j], small_a[i][s], big_b[j][s]);        \
-  EVERY(s, 2) EVERY(j, NJ) EVERY(i, MT) MMA_TF32(part[i][j], big_a[i][s], small_b[j][s]);        \
-  EVERY(s, 2) EVERY(j, NJ) EVERY(i, MT) MMA_TF32(part[i][j], big_a[i][s], big_b[j][s]);
-
-// A row in plain float32 by one item.
-void strict_row(__global const float* q, __global const float* k, __global const float* v,
-                __global float* o, int keys, float scale2) {
+// A row in plain float32 by one item, some columns after the others.
+#define STRICT_COLUMNS 16
+void strict_row(__global const element* q, __global const element* k, __global const element* v,
+                __global element* o, int keys, float scale2) {
   float high = -FLT_MAX;
-  for (int pass = 0; pass < 2; ++pass) {
+  for (int d0 = -STRICT_COLUMNS; d0 < D; d0 += STRICT_COLUMNS) {  // first the maximum alone
     float total = 0.0f;
-    for (int d = 0; pass == 1 && d < D; ++d) o[d] = 0.0f;
+    float sum[STRICT_COLUMNS];
+    EACH(c, STRICT_COLUMNS) sum[c] = 0.0f;
     for (int key = 0; key < keys; ++key) {
       float score = 0.0f;
-      for (int d = 0; d < D; ++d) score = fma(q[d] * scale2, k[(long)key * D + d], score);
-      if (pass == 0) {
+      for (int d = 0; d < D; ++d)
+        score = fma(LOAD_ONE(q, d) * scale2, LOAD_ONE(k, (long)key * D + d), score);
+      if (d0 < 0) {
         high = fmax(high, score);
-      } else {
-        const float weight = fast_exp2(score - high);
-        total += weight;
-        for (int d = 0; d < D; ++d) o[d] = fma(weight, v[(long)key * D + d], o[d]);
+        continue;
       }
+      const float weight = fast_exp2(score - high);
+      total += weight;
+      EACH(c, STRICT_COLUMNS)
+        sum[c] = fma(weight, LOAD_ONE(v, (long)key * D + min(d0 + c, D - 1)), sum[c]);
     }
-    for (int d = 0; pass == 1 && d < D; ++d) o[d] *= 1.0f / total;
+    for (int c = 0; d0 >= 0 && c < STRICT_COLUMNS && d0 + c < D; ++c)
+      STORE_ONE(sum[c] / total, o, d0 + c);
   }
 }
 
-#define SUMS(name, columns) float (*name)[(columns) / 8][WARP_LANES][4]
-#define OF_ROWS(type, name) type (*name)[2][WARP_LANES]
-
-// score = q·kᵀ of the warp's rows from first_row on and a tile of keys.
-INLINED void multiply_keys(SUMS(score, BK), __local const float* q_tile,
-                           __local const float* k_tile, int first_row) {
-  const int lid = get_local_id(0);
-  EVERY(i, MT) EVERY(j, BK / 8) LANES EVERY(r, 4) score[i][j][l][r] = 0.0f;
-  _Pragma("unroll 1")
-  for (int d0 = 0; d0 < DP; d0 += 16) {
-    float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
-    EVERY(i, MT) LANES EVERY(h, 2) {
-      const int lane = LANE_OF(lid, l);
-      const float4 x = *(__local const float4*)(
-          q_tile + (first_row + 16 * i + 8 * h + lane / 4) * LDK + d0 + 4 * (lane % 4));
-      SPLIT_TF32(big_a[i][0][l][h], small_a[i][0][l][h], x.x * UPSCALE)
-      SPLIT_TF32(big_a[i][0][l][2 + h], small_a[i][0][l][2 + h], x.y * UPSCALE)
-      SPLIT_TF32(big_a[i][1][l][h], small_a[i][1][l][h], x.z * UPSCALE)
-      SPLIT_TF32(big_a[i][1][l][2 + h], small_a[i][1][l][2 + h], x.w * UPSCALE)
-    }
-    EVERY(n, BK / 8 / NJ) {
-      float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
-      float part[MT][NJ][WARP_LANES][4];
-      EVERY(j, NJ) LANES {
-        const int lane = LANE_OF(lid, l);
-        const float4 x = *(__local const float4*)(
-            k_tile + (8 * (n * NJ + j) + lane / 4) * LDK + d0 + 4 * (lane % 4));
-        SPLIT_TF32(big_b[j][0][l][0], small_b[j][0][l][0], x.x * UPSCALE)
-        SPLIT_TF32(big_b[j][0][l][1], small_b[j][0][l][1], x.y * UPSCALE)
-        SPLIT_TF32(big_b[j][1][l][0], small_b[j][1][l][0], x.z * UPSCALE)
-        SPLIT_TF32(big_b[j][1][l][1], small_b[j][1][l][1], x.w * UPSCALE)
-      }
-      EVERY(i, MT) EVERY(j, NJ) LANES EVERY(r, 4) part[i][j][l][r] = 0.0f;
-      THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)
-      EVERY(i, MT) EVERY(j, NJ) LANES EVERY(r, 4) score[i][n * NJ + j][l][r] += part[i][j][l][r];
-    }
-  }
-}
-
-// Scores become weights, with -inf for what a row does not see where the tile is_edge; what was added before
-// shrinks.
+// Scores become weights, 2^(factor·(score - largest)), with -inf for what a row does not see where the
+// tile is_edge; what was added before shrinks. factor is not negative.
 INLINED void weigh(SUMS(score, BK), SUMS(sum, DP), OF_ROWS(float, high), OF_ROWS(float, total),
-                   OF_ROWS(int, sees), int key0, bool is_edge, float scale2) {
+                   OF_ROWS(int, sees), int key0, bool is_edge, float factor) {
   const int lid = get_local_id(0);
   EVERY(i, MT) EVERY(h, 2) {
+    if (is_edge) {
+      LANES {
+        const int end = sees[i][h][l] - key0 - LANE_OF(lid, l) % 4 * 2;
+        EVERY(j, BK / 8) EVERY(r, 2)
+          if (8 * j + r >= end) score[i][j][l][2 * h + r] = -INFINITY;
+      }
+    }
     float top[WARP_LANES];
     LANES {
-      const int lane = LANE_OF(lid, l);
       top[l] = high[i][h][l];
-      EVERY(j, BK / 8) EVERY(r, 2) {
-        const float x = score[i][j][l][2 * h + r] * DOWNSCALE2 * scale2;
-        const int key = key0 + 8 * j + lane % 4 * 2 + r;
-        score[i][j][l][2 * h + r] = is_edge && key >= sees[i][h][l] ? -INFINITY : x;
-        top[l] = fmax(top[l], score[i][j][l][2 * h + r]);
-      }
+      EVERY(j, BK / 8) EVERY(r, 2) top[l] = fmax(top[l], score[i][j][l][2 * h + r]);
     }
     OF_FOUR(top, fmax)
     LANES {
-      const float shrink = fast_exp2(high[i][h][l] - top[l]);
+      const float shrink = fast_exp2((high[i][h][l] - top[l]) * factor);
+      const float base = top[l] * factor;
       high[i][h][l] = top[l];
-      total[i][h][l] *= shrink;
       EVERY(j, DP / 8) EVERY(r, 2) sum[i][j][l][2 * h + r] *= shrink;
+      float weights = total[i][h][l] * shrink;
       EVERY(j, BK / 8) EVERY(r, 2) {
-        score[i][j][l][2 * h + r] = fast_exp2(score[i][j][l][2 * h + r] - top[l]);
-        total[i][h][l] += score[i][j][l][2 * h + r];
+        score[i][j][l][2 * h + r] = fast_exp2(fma(score[i][j][l][2 * h + r], factor, -base));
+        weights += score[i][j][l][2 * h + r];
       }
+      total[i][h][l] = weights;
     }
   }
 }
 
-// sum += weights·v of a tile of values.
-INLINED void add_values(SUMS(sum, DP), SUMS(score, BK), __local const float* v_tile) {
-  const int lid = get_local_id(0);
-  EVERY(c, BK / 16) {
-    float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
-    EVERY(i, MT) EVERY(s, 2) LANES EVERY(h, 2) EVERY(r, 2)
-      SPLIT_TF32(big_a[i][s][l][2 * r + h], small_a[i][s][l][2 * r + h],
-            score[i][2 * c + s][l][2 * h + r])
-    EVERY(n, (DP / 8 + NJ - 1) / NJ) {
-      float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
-      float part[MT][NJ][WARP_LANES][4];
-      EVERY(j, NJ / 2) LANES EVERY(s, 2) EVERY(t, 2) {
-        // The last four fragments of an odd number of pairs: the others' values once more.
-        const int pair = min(n * (NJ / 2) + j, DP / 16 - 1);
-        const int lane = LANE_OF(lid, l);
-        const float2 x = *(__local const float2*)(
-            v_tile + (16 * c + 8 * s + lane % 4 * 2 + t) * LDV + 16 * pair + lane / 4 * 2);
-        SPLIT_TF32(big_b[2 * j][s][l][t], small_b[2 * j][s][l][t], x.x * UPSCALE)
-        SPLIT_TF32(big_b[2 * j + 1][s][l][t], small_b[2 * j + 1][s][l][t], x.y * UPSCALE)
-      }
-      EVERY(i, MT) EVERY(j, NJ) LANES EVERY(r, 4) part[i][j][l][r] = 0.0f;
-      THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)
-      EVERY(j, NJ) {
-        if (n * NJ + j < DP / 8)
-          EVERY(i, MT) LANES EVERY(r, 4) sum[i][n * NJ + j][l][r] += part[i][j][l][r];
-      }
-    }
-  }
-}
-
-// Rows of o; is_wrong: those that are not finite.
-INLINED void put_rows(__global float* o, SUMS(sum, DP), OF_ROWS(float, total), OF_ROWS(int, sees),
+// Rows of o; is_wrong: those with an element that is no number of the format.
+INLINED void put_rows(__global element* o, SUMS(sum, DP), OF_ROWS(float, total), OF_ROWS(int, sees),
                       __local int* is_wrong, const Place at, int first_row, int group, int q_len) {
   const int lid = get_local_id(0);
   EVERY(i, MT) EVERY(h, 2) {
     OF_FOUR(total[i][h], PLUS)
     LANES {
-      const int q4 = LANE_OF(lid, l) % 4 * 4;
+      const int q = LANE_OF(lid, l) % 4;
       const int row = first_row + 16 * i + 8 * h + LANE_OF(lid, l) / 4;
       if (at.row0 + row < at.rows) {
-        __global float* to = o + row_start(at.row0 + row, group, q_len, at.head0);
-        const float factor = DOWNSCALE / total[i][h][l];
-        float not_finite = 0.0f;
+        __global element* to = o + row_start(at.row0 + row, group, q_len, at.head0);
+        const float factor = V_UNIT / total[i][h][l];
         EVERY(pair, DP / 16) {
-          // Columns 4q, 4q + 1, 4q + 2, 4q + 3 of 16.
           float value[4];
-          EVERY(c, 4) value[c] = sum[i][2 * pair + c % 2][l][2 * h + c / 2] * factor;
+          bool wrong = false;
           EVERY(c, 4) {
-            if (sees[i][h][l] == 0) value[c] = 0.0f;
-            not_finite = fma(value[c], 0.0f, not_finite);
+            value[c] = sees[i][h][l] == 0 ? 0.0f : OUT_SUM(sum[i], pair, l, h, c) * factor;
+            wrong = wrong || !(fabs(value[c]) <= LARGEST);
           }
-#if VW == 4
-          if (16 * pair + q4 < D)
-            *(__global float4*)(to + 16 * pair + q4) =
-                (float4)(value[0], value[1], value[2], value[3]);
-#else
-          EVERY(c, 4) {
-            if (16 * pair + q4 + c < D) to[16 * pair + q4 + c] = value[c];
-          }
-#endif
+          if (wrong) is_wrong[row] = 1;
+          PUT_FOUR(to + 16 * pair, value, q)
         }
-        if (not_finite != 0.0f) is_wrong[row] = 1;
       }
     }
   }
@@ -227,15 +168,14 @@ INLINED void put_rows(__global float* o, SUMS(sum, DP), OF_ROWS(float, total), O
 
 // One group per (batch, kv head, block of rows).
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
-    __global const float* restrict q, __global const float* restrict k,
-    __global const float* restrict v, __global float* restrict o, int group, int q_len, int kv_len,
+    __global const uchar* restrict q, __global const uchar* restrict k,
+    __global const uchar* restrict v, __global element* restrict o, int group, int q_len, int kv_len,
     int heads, int row_blocks, int causal, float scale2) {
-  __local float q_tile[BQ * LDK] __attribute__((aligned(16)));
-  __local float k_tile[BK * LDK] __attribute__((aligned(16)));
-  __local float v_tile[BK * LDV] __attribute__((aligned(16)));
+  __local uchar q_tile[BQ * ROW_K] __attribute__((aligned(16)));
+  __local uchar ring[STAGES * TILE_BYTES] __attribute__((aligned(16)));
   __local int is_wrong[BQ];
 
-  const int lid = get_local_id(0);
+  const int lid = get_local_id(0) & (ITEMS - 1);
   const int first_row = WARP_OF(lid) * MT * 16;  // of the warp within the block
   // The last blocks see most keys when causal: those of all heads start first. Otherwise the blocks
   // of a head run together, for the cache.
@@ -244,15 +184,21 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
   const int block = row_blocks - 1 - (causal ? unit / heads : unit % row_blocks);
   const Place at = place_of(head, block * BQ, BQ, 0, kv_len, group, q_len, kv_len, causal, 0);
   const int end_key = at.end_key;
-  k += (long)head * kv_len * D;
-  v += (long)head * kv_len * D;
+  k += (long)head * kv_len * ROW_BYTES;
+  v += (long)head * kv_len * ROW_BYTES;
 
-  COPY_ROWS(q_tile, LDK, BQ,
-            q + row_start(min(at.row0 + row, at.rows - 1), group, q_len, at.head0), BQ)
-  COPY_ROWS(k_tile, LDK, BK, k + (long)row * D, end_key)
+  COPY_ROWS(q_tile, ROW_K, BQ, START_QUERY, BQ)
+  COPY_KEYS(0, 0)
+#if STAGES == 1
   copies_commit();
-  COPY_ROWS(v_tile, LDV, BK, v + (long)row * D, end_key)
+#endif
+  COPY_VALUES(0, 0)
   copies_commit();
+  for (int stage = 1; stage < STAGES - 1; ++stage) {
+    COPY_KEYS(stage, stage * BK)
+    COPY_VALUES(stage, stage * BK)
+    copies_commit();
+  }
   for (int row = lid; row < BQ; row += ITEMS) is_wrong[row] = 0;
 
   // Values of rows g and g + 8 of each fragment; a row past the end repeats the last one and is not stored.
@@ -267,28 +213,53 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
   }
   float sum[MT][DP / 8][WARP_LANES][4];
   EVERY(i, MT) EVERY(j, DP / 8) LANES EVERY(r, 4) sum[i][j][l][r] = 0.0f;
+  // The largest score belongs to the largest product: a negative scale becomes the queries' sign.
+  if (scale2 < 0.0f) {
+    copies_wait(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int n = lid; n < BQ * ROW_K / 4; n += ITEMS) ((__local uint*)q_tile)[n] ^= SIGN_BITS;
+  }
+  const float factor = fabs(scale2) * SCORE_UNIT;
+  QUERIES(queries)
 
+  int slot = 0;
   for (int key0 = 0; key0 < end_key; key0 += BK) {
-    copies_wait(1);
+    copies_wait(STAGES == 1 ? 1 : STAGES - 2);
     barrier(CLK_LOCAL_MEM_FENCE);
+    if (key0 == 0) LOAD_QUERIES(queries, q_tile, first_row)
+#if STAGES > 1
+    const int last_slot = slot == 0 ? STAGES - 1 : slot - 1;
+    const int next_key = key0 + (STAGES - 1) * BK;
+    if (next_key < end_key) {
+      COPY_KEYS(last_slot, next_key)
+      COPY_VALUES(last_slot, next_key)
+    }
+    copies_commit();
+#endif
     float score[MT][BK / 8][WARP_LANES][4];
-    multiply_keys(score, q_tile, k_tile, first_row);
+    multiply_keys(score, queries, q_tile, K_TILE(slot), first_row);
+#if STAGES == 1
     barrier(CLK_LOCAL_MEM_FENCE);
     if (key0 + BK < end_key) {
-      COPY_ROWS(k_tile, LDK, BK, k + (long)(key0 + BK + row) * D, end_key - key0 - BK)
+      COPY_KEYS(0, key0 + BK)
     }
     copies_commit();
-
-    weigh(score, sum, high, total, sees, key0, at.seen_by_all < key0 + BK, scale2);
-
+#endif
+    weigh(score, sum, high, total, sees, key0, at.seen_by_all < key0 + BK, factor);
+#if STAGES == 1
     copies_wait(1);
     barrier(CLK_LOCAL_MEM_FENCE);
-    add_values(sum, score, v_tile);
+#endif
+    add_values(sum, score, V_TILE(slot));
+#if STAGES == 1
     barrier(CLK_LOCAL_MEM_FENCE);
     if (key0 + BK < end_key) {
-      COPY_ROWS(v_tile, LDV, BK, v + (long)(key0 + BK + row) * D, end_key - key0 - BK)
+      COPY_VALUES(0, key0 + BK)
     }
     copies_commit();
+#else
+    slot = slot + 1 == STAGES ? 0 : slot + 1;
+#endif
   }
   copies_wait(0);
 
@@ -298,7 +269,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
     if (is_wrong[row] == 0) continue;
     const int r = at.row0 + row;
     const long start = row_start(r, group, q_len, at.head0);
-    strict_row(q + start, k, v, o + start,
+    strict_row((__global const element*)q + start, (__global const element*)k,
+               (__global const element*)v, o + start,
                visible_keys(r, group, q_len, kv_len, causal), scale2);
   }
 }

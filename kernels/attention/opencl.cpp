@@ -1,6 +1,6 @@
 // Attention, variant `opencl`: tiles of queries and keys with online softmax. attention.cl is for
 // any device, attention_tiles.cl and attention_decode.cl for those with NVIDIA's code path,
-// attention_tensor.cl for math 3xtf32 (their tunings: opencl_decode.hpp, opencl_tiles.hpp,
+// attention_tensor.cl for maths 3xtf32, f16 and bf16 (their tunings: opencl_decode.hpp, opencl_tiles.hpp,
 // opencl_tensor.hpp); here the tile is chosen, keys are split among groups when there are few query
 // rows, and the grid is laid out.
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ using std::int64_t;
 constexpr Tunable tunables[] = {
     {"path",
      "0: attention.cl, any device; 1: attention_tiles.cl, prefill; 2: attention_decode.cl, decode; "
-     "3: attention_tensor.cl, the one of math 3xtf32",
+     "3: attention_tensor.cl, the one of maths 3xtf32, f16 and bf16",
      0, 3, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"w", "work-items per group", 1, 1024},
@@ -53,7 +53,7 @@ constexpr Tunable tunables[] = {
     {"cd", "path 1: columns of a chunk of keys", 1, 1024},
     {"cn", "path 1: rows of a chunk of values", 1, 1024},
     {"unroll", "path 1: steps of the inner loops written out", 1, 32},
-    {"stages", "paths 1, 2: chunks or steps in local memory", 2, 16},
+    {"stages", "paths 1, 2: chunks or steps in local memory; 3: tiles of keys and of values", 1, 16},
     {"warps", "path 3: warps of a group", 1, 32},
     {"mt", "path 3: fragments of 16 query rows per warp", 1, 2},
     {"lanes", "path 2: items that share a key", 1, 32},
@@ -198,14 +198,14 @@ bool has_nvidia_code_path(const DeviceInfo& info) {
 
 bool has_tensor_code_path(const DeviceInfo& info) {
   const opencl::Features& found = opencl::features(info.index);
-  return found.mma_tf32 && found.nvidia_code_path();
+  return found.mma_tf32 && found.mma_f16 && found.nvidia_code_path();
 }
 
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const Sizes s(problem);
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Tuning> list;
-  if (env.math == math_3xtf32.name) {
+  if (env.math != fp32.name) {
     const std::int64_t code_path = has_tensor_code_path(info) ? 1 : 0;
     for (const Tensor& tiles :
          tensor_tiles(s, room_of(info, code_path), room_of(info, 0), code_path)) {
@@ -237,7 +237,7 @@ class OpenclPlan final : public opencl::DevicePlan {
       case decode:
         prepare(Decode::from(tuning));
         break;
-      case split_products:
+      case tensor:
         prepare(Tensor::from(tuning));
         break;
       default:
@@ -300,7 +300,7 @@ class OpenclPlan final : public opencl::DevicePlan {
 
   void prepare(const Tensor& tiles) {
     const int64_t row_blocks = ceil_div(rows_, tiles.bq());
-    attention_ = kernel(attention_tensor_cl, tiles.options(s_.head_dim), "tensor_tiles");
+    attention_ = kernel(attention_tensor_cl, tiles.options(s_), "tensor_tiles");
     attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), copy_of("o"),
                         number(s_.group()), number(s_.q_len), number(s_.kv_len), number(heads_),
                         number(row_blocks), cl_int{s_.causal}, scale_to_base2());
@@ -367,8 +367,9 @@ class OpenclPlan final : public opencl::DevicePlan {
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   if (auto reason = opencl::unsupported_anywhere(problem, env, 0)) return reason;
-  if (env.math == math_3xtf32.name) {
-    if (const auto reason = option_refusal(problem)) {
+  if (env.math != fp32.name) {
+    const Math& math = *find_math(kernel, env.math);
+    if (const auto reason = option_refusal(problem, math.operands)) {
       return fmt::format("math {}: {}", env.math, *reason);
     }
   }
@@ -401,19 +402,19 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   const Sizes s(problem);
   const int64_t path = tuning.get("path", any_device);
   const int64_t code_path = tuning.get("code_path", 0);
-  if ((path == split_products) != (env.math == math_3xtf32.name)) {
+  if ((path == tensor) != (env.math != fp32.name)) {
     return fmt::format("path={} is not of math {}", path, env.math);
   }
-  if (path == split_products) {
+  if (path == tensor) {
     if (code_path == 1 && !has_tensor_code_path(info)) {
       return fmt::format(
-          "math {} needs matrix units that take tf32 for code_path=1, which {} lacks",
-          math_3xtf32.name, info.name);
+          "math {} needs matrix units that take tf32 and f16 for code_path=1, which {} lacks",
+          env.math, info.name);
     }
     const Room room = room_of(info, code_path);
-    if (Tensor::from(tuning).fits(room, s.head_dim)) return std::nullopt;
+    if (Tensor::from(tuning).fits(room, s)) return std::nullopt;
     return fmt::format(
-        "mt must be 1 or 2, bk a multiple of 32, the items of a group at most {} and the tiles at "
+        "mt must be 1 or 2, bk a multiple of 32, warps a power of two, the items of a group at most {} and the tiles at "
         "most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }
@@ -475,7 +476,7 @@ const Variant opencl = {.name = "opencl",
                         .plan = plan,
                         .tuning_defect = tuning_defect,
                         .ladder = opencl_ladder,
-                        .maths = fp32_and_3xtf32,
+                        .maths = kernel_maths,
                         .dtypes = floats_with_lengths};
 
 }  // namespace rooflane::attention

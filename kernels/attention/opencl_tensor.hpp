@@ -1,10 +1,11 @@
-// Tunings of attention_tensor.cl, math 3xtf32: what they need of a device and which ones are worth
+// Tunings of attention_tensor.cl, maths 3xtf32, f16 and bf16: what they need of a device and which ones are worth
 // trying. The strict paths: opencl_tiles.hpp, opencl_decode.hpp; the choice between them:
 // opencl.cpp.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -20,38 +21,52 @@
 namespace rooflane::attention {
 
 struct Tensor {
-  std::int64_t code_path, warps, mt, bk;
+  std::int64_t code_path, warps, mt, bk, stages;
 
   static Tensor from(const Tuning& t) {
-    return {t.get("code_path", 0), t.get("warps", 1), t.get("mt", 1), t.get("bk", 32)};
+    return {t.get("code_path", 0), t.get("warps", 1), t.get("mt", 1), t.get("bk", 32),
+            t.get("stages", 1)};
   }
   Tuning tuning() const {
-    return {{"path", split_products},
-            {"code_path", code_path},
-            {"warps", warps},
-            {"mt", mt},
-            {"bk", bk}};
+    return {{"path", tensor}, {"code_path", code_path}, {"warps", warps}, {"mt", mt}, {"bk", bk},
+            {"stages", stages}};
   }
   // The portable code path's work-items play a whole warp each.
   std::int64_t items() const { return code_path == 1 ? 32 * warps : warps; }
   std::int64_t bq() const { return warps * mt * 16; }
-  std::int64_t local_bytes(std::int64_t head_dim) const {
-    const std::int64_t dp = ceil_div(head_dim, 16) * 16;
-    const std::int64_t ldk = dp % 32 == 16 ? dp : dp + 16;
-    return 4 * ((bq() + bk) * ldk + bk * (dp + 4) + bq()) + 64;
+  static std::int64_t padded_dim(const Sizes& s) { return ceil_div(s.head_dim, 16) * 16; }
+  // Rows of k and of v in local memory, as attention_fragments.cl lays them out.
+  std::int64_t local_bytes(const Sizes& s) const {
+    const std::int64_t dp = padded_dim(s);
+    const bool split = s.type == &float32;
+    const std::int64_t row_k = split ? 4 * (dp % 32 == 16 ? dp : dp + 16) : 2 * dp + 16;
+    const std::int64_t row_v = split ? 4 * (dp + 4) : row_k;
+    return bq() * row_k + stages * bk * (row_k + row_v) + 4 * bq() + 64;
   }
-  // Scores, sums, the split operands, and about 40 addresses and counters.
-  std::int64_t registers(std::int64_t head_dim) const {
-    const std::int64_t dp = ceil_div(head_dim, 16) * 16;
-    return std::min<std::int64_t>(255, mt * (bk / 2 + dp / 2 + 16) + 32 / mt + 16 + 40);
+  // Scores, sums, operands, and about 40 addresses and counters. 16-bit queries stay in registers
+  // where these have room for them.
+  std::int64_t registers(const Sizes& s) const {
+    const std::int64_t dp = padded_dim(s), sums = mt * (bk / 2 + dp / 2);
+    if (s.type == &float32) return std::min<std::int64_t>(255, sums + 16 * mt + 32 / mt + 16 + 40);
+    const std::int64_t queries = sums + mt * dp / 4 <= 176 ? mt * dp / 4 : 4 * mt;
+    return std::min<std::int64_t>(255, sums + queries + 8 + 40);
   }
-  bool fits(const Room& room, std::int64_t head_dim) const {
-    return (mt == 1 || mt == 2) && bk % 32 == 0 && items() <= room.group_items &&
-           local_bytes(head_dim) <= room.local_bytes;
+  bool fits(const Room& room, const Sizes& s) const {
+    return (mt == 1 || mt == 2) && bk % 32 == 0 &&
+           std::has_single_bit(static_cast<std::uint64_t>(warps)) && items() <= room.group_items &&
+           local_bytes(s) <= room.local_bytes;
   }
-  std::string options(std::int64_t head_dim) const {
-    return fmt::format("-DCODE_PATH={} -DV=1 -DVW={} -DD={} -DWARPS={} -DMT={} -DBK={}", code_path,
-                       row_alignment(head_dim), head_dim, warps, mt, bk);
+  std::string options(const Sizes& s) const {
+    const std::int64_t row_bytes = static_cast<std::int64_t>(s.type->bytes(s.head_dim));
+    const std::int64_t piece = row_bytes % 16 == 0  ? 16
+                               : row_bytes % 8 == 0 ? 8
+                               : row_bytes % 4 == 0 ? 4
+                                                    : 2;
+    return fmt::format(
+        "-DCODE_PATH={} -DV=1 -DPIECE={} -DVW={} -DD={} -DWARPS={} -DMT={} -DBK={} -DSTAGES={} "
+        "-DTYPE={}{}",
+        code_path, piece, std::max<std::int64_t>(1, piece / 4), s.head_dim, warps, mt, bk, stages,
+        s.type == &float32 ? "F32" : s.type == &float16 ? "F16" : "BF16", element_macro(s));
   }
 };
 
@@ -70,13 +85,14 @@ inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, const 
                                         {8, 1, 32},
                                         {2, 1, 32},
                                         {1, 1, 32}}) {
-      list.push_back({1, warps, mt, bk});
+      // Copies of 16-bit operands take little room: the next tiles of both can arrive meanwhile.
+      list.push_back({1, warps, mt, bk, s.type == &float32 ? 1 : 2});
     }
-    std::erase_if(list, [&](const Tensor& t) { return !t.fits(room, s.head_dim); });
+    std::erase_if(list, [&](const Tensor& t) { return !t.fits(room, s); });
     const auto time = [&](const Tensor& t) {
       const std::int64_t at_a_time =
-          std::max<std::int64_t>(1, std::min(room.at_a_time(t.local_bytes(s.head_dim)),
-                                             65536 / (t.registers(s.head_dim) * t.items())));
+          std::max<std::int64_t>(1, std::min(room.at_a_time(t.local_bytes(s)),
+                                             65536 / (t.registers(s) * t.items())));
       const std::int64_t groups = s.batch * s.kv_heads * ceil_div(s.q_len * s.group(), t.bq());
       const std::int64_t resident = std::min(at_a_time, ceil_div(groups, room.units));
       const double warps = static_cast<double>(t.warps * resident);
@@ -85,8 +101,8 @@ inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, const 
       const double busy =
           std::min(1.0, 0.25 + 0.75 * warps / 8) * (t.mt == 2 ? 1 : 0.9) * (t.bk == 32 ? 0.97 : 1);
       // What does not fit 255 registers goes through memory.
-      const std::int64_t dp = ceil_div(s.head_dim, 16) * 16;
-      const double spilled = std::max(0.0, static_cast<double>(t.mt * (t.bk + dp) / 2) - 160) / 160;
+      const std::int64_t sums = t.mt * (t.bk + Tensor::padded_dim(s)) / 2;
+      const double spilled = std::max(0.0, static_cast<double>(sums) - 160) / 160;
       return std::ceil(static_cast<double>(groups) / static_cast<double>(room.units * resident)) *
              static_cast<double>(resident * t.bq()) * (1 + spilled) / busy;
     };
@@ -94,8 +110,8 @@ inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, const 
                      [&](const Tensor& x, const Tensor& y) { return time(x) < time(y); });
   }
   for (const std::int64_t warps : {2, 1}) {
-    const Tensor portable{0, warps, 1, 32};
-    if (portable.fits(portable_room, s.head_dim)) list.push_back(portable);
+    const Tensor portable{0, warps, 1, 32, 1};
+    if (portable.fits(portable_room, s)) list.push_back(portable);
   }
   return list;
 }

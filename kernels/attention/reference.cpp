@@ -43,8 +43,6 @@ constexpr ParamSpec params[] = {
      .dtypes = kv_types},
 };
 
-constexpr const Math* attention_maths[] = {&fp32, &math_3xtf32, &math_f16, &math_bf16};
-
 std::optional<std::string> defect_of_math(const Problem& problem, const Math& math) {
   const Sizes s(problem);
   if (&math != &math_3xtf32 || (s.type == &float32 && s.kv_type == &float32)) return std::nullopt;
@@ -291,7 +289,7 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
 
 }  // namespace
 
-std::optional<std::string> option_refusal(const Problem& problem) {
+std::optional<std::string> option_refusal(const Problem& problem, DType of_code) {
   const Sizes s(problem);
   for (const auto& [name, asked] :
        {std::pair("v_dim", s.v_dim != s.head_dim), std::pair("window", s.window != 0),
@@ -302,8 +300,8 @@ std::optional<std::string> option_refusal(const Problem& problem) {
                        problem.value(name));
   }
   for (const auto& [name, type] : {std::pair("type", s.type), std::pair("kv_type", s.kv_type)}) {
-    if (type == &float32) continue;
-    return fmt::format("{}={}: this is code for float32", name, type->short_name);
+    if (type == of_code) continue;
+    return fmt::format("{}={}: this is code for {}", name, type->short_name, of_code->name);
   }
   return std::nullopt;
 }
@@ -322,7 +320,7 @@ const Kernel kernel = {
     .cost = cost,
     .check = check,
     .reference = reference,
-    .maths = attention_maths,
+    .maths = kernel_maths,
     .math_defect = defect_of_math,
 };
 

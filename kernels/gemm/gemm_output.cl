@@ -1,15 +1,5 @@
 // What becomes of sums where c is of any format: c = epilogue(alpha·sum + beta·c0), put before the kernels
-// that take number formats. C_TYPE, A_TYPE and B_TYPE are one of these:
-#define F32 0
-#define F16 1
-#define BF16 2
-#define S8 3
-#define U8 4
-#define S32 5
-#define Q8_0 6
-#define Q4_0 7
-#define Q4_1 8
-#define S8C 9
+// that take number formats. C_TYPE, A_TYPE and B_TYPE are formats of formats.cl.
 
 // Integers are multiplied and summed exactly, and nothing follows their product.
 #define INTEGERS (C_TYPE == S32)
@@ -27,17 +17,6 @@ typedef number numberv;
 #else
 typedef NUMBER_VECTOR numberv;
 #endif
-
-#if CODE_PATH == 1
-float float_of_half(ushort bits) {
-  float v;
-  asm volatile("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
-  return v;
-}
-#else
-float float_of_half(ushort bits) { return vload_half(0, (const __private half*)&bits); }
-#endif
-float float_of_bfloat(ushort bits) { return as_float((uint)bits << 16); }
 
 #if C_TYPE == F16 || C_TYPE == BF16
 typedef ushort stored;
