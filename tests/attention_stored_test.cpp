@@ -1,5 +1,5 @@
-// Attention on keys and values in float16, bfloat16 and q8_0: held against the reference on what
-// the stored numbers stand for, with every option, on every path.
+// Attention on operands in float16 and bfloat16, and keys and values in q8_0: held against the
+// reference on what the stored numbers stand for, with every option, on every path.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -87,6 +87,37 @@ TEST_CASE("attention: a stored key that no query sees has no influence, whatever
       CHECK(std::isnan(o.f32()[before]));  // the query that sees it
     }
   }
+}
+
+TEST_CASE("attention: queries and results of every format keep the bound on every path") {
+  for (const char* type : {"f16", "bf16"}) {
+    const std::string tail = std::string(",type=") + type;
+    for (const char* shape : stored_shapes) Trial(shape + (",causal=1" + tail)).run_all();
+    for (const char* shape : path_shapes) Trial(shape + tail).run_all();
+    // Widths that are no whole vectors, no keys, no queries, other keys, keys split among threads.
+    for (const char* shape : {"batch=1,heads=2,q_len=7,kv_len=45,head_dim=35,v_dim=20",
+                              "batch=1,heads=1,q_len=3,kv_len=0,head_dim=8",
+                              "batch=1,heads=2,q_len=5,kv_len=3,head_dim=35,causal=1",
+                              "batch=1,heads=1,q_len=0,kv_len=9,head_dim=8",
+                              "batch=1,heads=2,q_len=40,kv_len=70,head_dim=3,v_dim=37",
+                              "batch=2,heads=2,q_len=40,kv_len=70,head_dim=32,kv_type=q8_0",
+                              "batch=1,heads=2,q_len=1,kv_len=3000,head_dim=64,kv_type=f32",
+                              "batch=2,heads=4,kv_heads=2,q_len=40,kv_len=333,head_dim=20,window=50,"
+                              "softcap=3,mask=1,lengths=1,v_dim=35"}) {
+      Trial(shape + tail).run_all();
+    }
+  }
+}
+
+TEST_CASE("attention: keys and values have the format of q unless said otherwise") {
+  const std::string shape = "batch=1,heads=1,q_len=1,kv_len=1,head_dim=64,causal=0";
+  const auto formats = [&](const std::string& types) { return dtype_text(problem_of(shape + types)); };
+  CHECK(formats(",type=f16") == "float16");
+  CHECK(formats(",type=bf16,kv_type=f32") == "bfloat16+float32");
+  CHECK(formats(",kv_type=q8_0") == "float32+q8_0");
+  CHECK(problem_of(shape + ",type=f16,kv_type=f16").shape() == shape + ",type=f16");
+  CHECK(problem_of(shape + ",type=f32,kv_type=f32").shape() == shape);
+  CHECK_THROWS_AS(problem_of(shape + ",type=q8_0"), Error);
 }
 
 TEST_CASE("attention: q8_0 has whole blocks of head_dim and v_dim, or is refused by name") {

@@ -50,6 +50,7 @@ struct Way {
 inline std::vector<Tuning> portable_paths(const Problem& problem) {
   const attention::Sizes s(problem);
   std::vector<Tuning> found;
+  if (s.type != &float32) return found;
   if (s.head_dim != 20 && s.head_dim != 64 && s.head_dim != 17 && s.head_dim != 35) return found;
   const std::int64_t splits = s.kv_len > 64 ? 2 : 1;
   found.push_back({{"path", 1},
@@ -90,7 +91,8 @@ inline std::vector<Way> ways(const Problem& problem) {
   // A program for each option and head_dim would take a device's compiler minutes: a prefill and a
   // decode of path_shapes are enough, and on opencl's paths for NVIDIA all options at once.
   const attention::Sizes s(problem);
-  const bool own_program = s.mask || s.softcap != 0 || s.lengths || s.v_dim != s.head_dim;
+  const bool own_program = s.mask || s.softcap != 0 || s.lengths || s.v_dim != s.head_dim ||
+                           s.type != &float32;
   const bool rare_program = own_program && s.head_dim != 20 && s.head_dim != 35;
   const bool few_programs = !own_program || (s.mask && s.softcap != 0 && s.lengths);
   for (const CatalogueEntry* entry : catalogue().variants(problem.kernel())) {

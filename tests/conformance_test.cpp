@@ -197,7 +197,8 @@ bool is_norm(const std::string& kernel) { return kernel == "layernorm" || kernel
 // that it lacks (attention_options_test.cpp, epilogue_test.cpp).
 bool has_options(const Problem& problem) {
   const std::string kernel = problem.kernel().name;
-  return (kernel == "attention" && attention::option_refusal(problem).has_value()) ||
+  return (kernel == "attention" &&
+          attention::option_refusal(problem, problem.dtype("type")).has_value()) ||
          (kernel == "gemm" && !gemm::epilogue_text(problem).empty()) ||
          (is_norm(kernel) && problem.flag("residual")) ||
          (kernel == "softmax" && softmax::option_refusal(problem).has_value());
@@ -221,6 +222,9 @@ bool may_refuse(const Variant& variant, const Problem& problem) {
   if (kernel == "activation" && backend == "onednn") return problem.choice("kind") == "relu";
   if (is_norm(kernel) || kernel == "softmax") {
     return backend != "scalar" && backend != "highway" && has_options(problem);
+  }
+  if (kernel == "attention" && problem.dtype("type") != problem.dtype("kv_type")) {
+    if (backend == "opencl") return true;
   }
   if (kernel == "attention") return backend == "onednn" && has_options(problem);
   if (kernel == "gemm" && has_options(problem) && may_refuse_epilogue(variant, problem))

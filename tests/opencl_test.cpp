@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -51,8 +52,9 @@ void check_right(const std::string& text, const std::string& tuning_text,
   plan->upload();
   plan->run();
   plan->download();
-  const Reference reference = compute_reference(problem, operands.all(), seed);
-  const Verification result = verify_output(problem, operands.all(), reference, seed);
+  const Math& math = *find_math(problem.kernel(), math_for(problem, env.math));
+  const Reference reference = compute_reference(problem, operands.all(), seed, math);
+  const Verification result = verify_output(problem, operands.all(), reference, seed, math);
   CHECK_MESSAGE(result.passed(), result.reason);
 }
 
@@ -157,6 +159,12 @@ constexpr TiledCase tiled_cases[] = {
      "mask=1,lengths=1",
      "path=0,code_path=0,w=16,bq=8,bk=8,v=4,vq=4,tk=2,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,"
      "splits=2"},
+    {"attention:batch=1,heads=2,q_len=7,kv_len=19,head_dim=10,causal=1,v_dim=3,type=bf16",
+     "path=0,code_path=0,w=16,bq=8,bk=8,v=4,vq=4,tk=2,tq=1,tm=4,tv=1,pad=4,k_local=1,resident=1,"
+     "splits=2"},
+    {"attention:batch=1,heads=2,kv_heads=1,q_len=7,kv_len=11,head_dim=10,causal=1,type=f16",
+     "path=0,code_path=0,w=1,bq=8,bk=8,v=16,vq=4,tk=8,tq=2,tm=4,tv=1,pad=0,k_local=0,resident=0,"
+     "splits=1"},
     // The kernels of NVIDIA's code path in portable form: warps of items, parts of tiles, merging.
     {"attention:batch=1,heads=4,kv_heads=2,q_len=21,kv_len=45,head_dim=20,causal=1",
      "path=1,code_path=0,w=32,bq=32,bk=32,tm=8,cd=8,cn=16,stages=3,unroll=8,splits=2"},
@@ -277,6 +285,60 @@ TEST_CASE("small shapes are right under math 3xtf32, in every direction and with
       {"attention:batch=1,heads=3,kv_heads=1,q_len=30,kv_len=17,head_dim=46,causal=1",
        "code_path=0,warps=1,mt=1,bk=32"}};
   check_small_shapes(cases, env);
+}
+
+TEST_CASE("small shapes of attention are right under maths f16 and bf16") {
+  if (!has_device()) return;
+  for (const char* type : {"f16", "bf16"}) {
+    Environment env = whole_device();
+    env.math = type;
+    const std::string tail = std::string(",type=") + type;
+    // Rows of 16, 8, 4 and 2 bytes' alignment; queries in registers and, of 240 columns, not; a ring
+    // of one, two and three tiles; a negative scale; rows that see nothing.
+    const std::string shapes[] = {
+        "attention:batch=2,heads=2,kv_heads=1,q_len=21,kv_len=45,head_dim=40,causal=1" + tail,
+        "attention:batch=1,heads=1,q_len=34,kv_len=150,head_dim=20,causal=0,scale=-0.4" + tail,
+        "attention:batch=1,heads=3,kv_heads=1,q_len=30,kv_len=17,head_dim=46,causal=1" + tail,
+        "attention:batch=1,heads=2,q_len=18,kv_len=100,head_dim=33,causal=1" + tail,
+        "attention:batch=1,heads=1,q_len=20,kv_len=70,head_dim=240,causal=0" + tail};
+    const TiledCase cases[] = {{shapes[0].c_str(), "code_path=0,warps=2,mt=1,bk=32,stages=1"},
+                               {shapes[1].c_str(), "code_path=0,warps=1,mt=2,bk=64,stages=2"},
+                               {shapes[2].c_str(), "code_path=0,warps=1,mt=1,bk=32,stages=2"},
+                               {shapes[3].c_str(), "code_path=0,warps=1,mt=2,bk=32,stages=3"},
+                               {shapes[4].c_str(), "code_path=0,warps=1,mt=1,bk=32,stages=1"}};
+    check_small_shapes(cases, env);
+  }
+}
+
+TEST_CASE("attention under maths f16 and bf16 hides values that a query does not see") {
+  if (!has_device()) return;
+  for (const char* type : {"f16", "bf16"}) {
+    const Problem problem = problem_of(
+        std::string("attention:batch=1,heads=2,q_len=40,kv_len=40,head_dim=24,causal=1,type=") +
+        type);
+    Environment env = whole_device();
+    env.math = type;
+    const Tuning tuning = {{"code_path", 0}, {"warps", 1}, {"mt", 1}, {"bk", 32}, {"stages", 2}};
+    OwnedOperands operands(problem, seed, 1);
+    const auto of = [&](const char* tensor, int row) {
+      return static_cast<std::uint16_t*>(operands.all().at(tensor).data) + row * 24;
+    };
+    const bool is_half = std::string(type) == "f16";
+    of("v", 15)[7] = is_half ? 0x7C00 : 0x7F80;                      // infinite
+    of("v", 30)[2] = is_half ? 0x7E00 : 0x7FC0;                      // not a number
+    std::fill_n(of("v", 40), 40 * 24, is_half ? 0x7BFF : 0x7F7F);  // the largest of the format
+    const Math& math = *find_math(problem.kernel(), type);
+    const Reference reference = compute_reference(problem, operands.all(), seed, math);
+    const auto plan = variant_of(problem).plan(problem, tuning, env, operands.all());
+    plan->bind(operands.all());
+    plan->upload();
+    plan->run();
+    plan->download();
+    const Verification result = verify_output(problem, operands.all(), reference, seed, math);
+    CHECK_MESSAGE(result.passed(), result.reason);
+    CHECK((of("o", 14)[7] & 0x7FFF) < (is_half ? 0x7C00 : 0x7F80));  // finite
+    CHECK((of("o", 15)[7] & 0x7FFF) == (is_half ? 0x7C00 : 0x7F80));  // infinite
+  }
 }
 
 TEST_CASE("attention under math 3xtf32 makes of special, huge and tiny values what float32 does") {

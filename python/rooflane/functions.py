@@ -205,8 +205,8 @@ def attention(q: Array, k: Array, v: Array, mask: Array | None = None, *, causal
 
     q [batch,heads,q_len,head_dim]; k [batch,kv_heads,kv_len,head_dim]; v
     [batch,kv_heads,kv_len,v_dim]; o [batch,heads,q_len,v_dim]; heads is a multiple of kv_heads;
-    all may lack the batch axis. float32; k and v also float16, bfloat16, or uint8 blocks with
-    kv_type "q8_0". scale defaults to 1/sqrt(head_dim).
+    all may lack the batch axis. float32, float16 or bfloat16, q and o alike, k and v alike; k and v
+    also uint8 blocks with kv_type "q8_0". scale defaults to 1/sqrt(head_dim).
 
     causal: query i sees keys j <= i + kv_len - q_len. window: only the last so many of them.
     softcap: C·tanh(score/C). mask [q_len,kv_len], with any leading axes of length 1: added to the
