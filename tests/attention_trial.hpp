@@ -91,8 +91,8 @@ inline std::vector<Way> ways(const Problem& problem) {
   // A program for each option and head_dim would take a device's compiler minutes: a prefill and a
   // decode of path_shapes are enough, and on opencl's paths for NVIDIA all options at once.
   const attention::Sizes s(problem);
-  const bool own_program = s.mask || s.softcap != 0 || s.lengths || s.v_dim != s.head_dim ||
-                           s.type != &float32;
+  const bool own_program =
+      s.mask || s.softcap != 0 || s.lengths || s.v_dim != s.head_dim || s.type != &float32;
   const bool rare_program = own_program && s.head_dim != 20 && s.head_dim != 35;
   const bool few_programs = !own_program || (s.mask && s.softcap != 0 && s.lengths);
   for (const CatalogueEntry* entry : catalogue().variants(problem.kernel())) {

@@ -293,8 +293,8 @@ TEST_CASE("small shapes of attention are right under maths f16 and bf16") {
     Environment env = whole_device();
     env.math = type;
     const std::string tail = std::string(",type=") + type;
-    // Rows of 16, 8, 4 and 2 bytes' alignment; queries in registers and, of 240 columns, not; a ring
-    // of one, two and three tiles; a negative scale; rows that see nothing.
+    // Rows of 16, 8, 4 and 2 bytes' alignment; queries in registers and, of 240 columns, not; a
+    // ring of one, two and three tiles; a negative scale; rows that see nothing.
     const std::string shapes[] = {
         "attention:batch=2,heads=2,kv_heads=1,q_len=21,kv_len=45,head_dim=40,causal=1" + tail,
         "attention:batch=1,heads=1,q_len=34,kv_len=150,head_dim=20,causal=0,scale=-0.4" + tail,
@@ -324,8 +324,8 @@ TEST_CASE("attention under maths f16 and bf16 hides values that a query does not
       return static_cast<std::uint16_t*>(operands.all().at(tensor).data) + row * 24;
     };
     const bool is_half = std::string(type) == "f16";
-    of("v", 15)[7] = is_half ? 0x7C00 : 0x7F80;                      // infinite
-    of("v", 30)[2] = is_half ? 0x7E00 : 0x7FC0;                      // not a number
+    of("v", 15)[7] = is_half ? 0x7C00 : 0x7F80;                    // infinite
+    of("v", 30)[2] = is_half ? 0x7E00 : 0x7FC0;                    // not a number
     std::fill_n(of("v", 40), 40 * 24, is_half ? 0x7BFF : 0x7F7F);  // the largest of the format
     const Math& math = *find_math(problem.kernel(), type);
     const Reference reference = compute_reference(problem, operands.all(), seed, math);
@@ -336,7 +336,7 @@ TEST_CASE("attention under maths f16 and bf16 hides values that a query does not
     plan->download();
     const Verification result = verify_output(problem, operands.all(), reference, seed, math);
     CHECK_MESSAGE(result.passed(), result.reason);
-    CHECK((of("o", 14)[7] & 0x7FFF) < (is_half ? 0x7C00 : 0x7F80));  // finite
+    CHECK((of("o", 14)[7] & 0x7FFF) < (is_half ? 0x7C00 : 0x7F80));   // finite
     CHECK((of("o", 15)[7] & 0x7FFF) == (is_half ? 0x7C00 : 0x7F80));  // infinite
   }
 }

@@ -44,10 +44,11 @@
 // writes them there (a view of one row per head). type is the format of q and o: f32, f16 or bf16;
 // kv_type that of k and v, the same unless said otherwise: one of these or q8_0, blocks of 32 along
 // head_dim and v_dim. All else is float32, and a stored number counts exactly as the number it
-// encodes. Under math f16 and bf16 weights are rounded to that format before they meet v. Either kv_len is the number of keys, and each length has its
-// own plan; or kv_len is the capacity and lengths=1 adds an input: row b of the batch has
-// lengths[b] keys, 0 to kv_len, and the results are those of kv_len=lengths[b]. One plan then
-// serves while the cache grows. Rows beyond lengths[b] have no influence.
+// encodes. Under math f16 and bf16 weights are rounded to that format before they meet v. Either
+// kv_len is the number of keys, and each length has its own plan; or kv_len is the capacity and
+// lengths=1 adds an input: row b of the batch has lengths[b] keys, 0 to kv_len, and the results are
+// those of kv_len=lengths[b]. One plan then serves while the cache grows. Rows beyond lengths[b]
+// have no influence.
 //
 // The ladder of opencl (attention_ladder.cl), for a GPU: 0 naive, an item per query; 1 group, a
 // group per query, its weights in local memory, blocks of keys joined online; 2 tiled, 16 queries
@@ -76,7 +77,7 @@ extern const Rung opencl_ladder[3];
 struct Sizes {
   std::int64_t batch, heads, kv_heads, q_len, kv_len, head_dim, v_dim;
   bool causal, mask, lengths;
-  DType type, kv_type;  // of q and o; of k and v
+  DType type, kv_type;    // of q and o; of k and v
   std::int64_t window;    // 0: none
   double scale, softcap;  // softcap 0: none
 
@@ -136,7 +137,8 @@ std::optional<std::string> option_refusal(const Problem& problem, DType type = &
 // For a ladder's rung: throws Error(unavailable) with that reason.
 void require_no_options(const Problem& problem, const Tuning& step);
 
-// q, k, v or o in float32: one matrix [len,width] per batch and head, rows `row_stride` elements apart.
+// q, k, v or o in float32: one matrix [len,width] per batch and head, rows `row_stride` elements
+// apart.
 struct Heads {
   float* data = nullptr;
   std::int64_t batch_stride = 0, head_stride = 0, row_stride = 0;

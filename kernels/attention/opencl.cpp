@@ -1,8 +1,8 @@
 // Attention, variant `opencl`: tiles of queries and keys with online softmax. attention.cl is for
 // any device, attention_tiles.cl and attention_decode.cl for those with NVIDIA's code path,
-// attention_tensor.cl for maths 3xtf32, f16 and bf16 (their tunings: opencl_decode.hpp, opencl_tiles.hpp,
-// opencl_tensor.hpp); here the tile is chosen, keys are split among groups when there are few query
-// rows, and the grid is laid out.
+// attention_tensor.cl for maths 3xtf32, f16 and bf16 (their tunings: opencl_decode.hpp,
+// opencl_tiles.hpp, opencl_tensor.hpp); here the tile is chosen, keys are split among groups when
+// there are few query rows, and the grid is laid out.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,7 +53,8 @@ constexpr Tunable tunables[] = {
     {"cd", "path 1: columns of a chunk of keys", 1, 1024},
     {"cn", "path 1: rows of a chunk of values", 1, 1024},
     {"unroll", "path 1: steps of the inner loops written out", 1, 32},
-    {"stages", "paths 1, 2: chunks or steps in local memory; 3: tiles of keys and of values", 1, 16},
+    {"stages", "paths 1, 2: chunks or steps in local memory; 3: tiles of keys and of values", 1,
+     16},
     {"warps", "path 3: warps of a group", 1, 32},
     {"mt", "path 3: fragments of 16 query rows per warp", 1, 2},
     {"lanes", "path 2: items that share a key", 1, 32},
@@ -250,18 +251,19 @@ class OpenclPlan final : public opencl::DevicePlan {
   void prepare(const Tile& tile) {
     Tile compiled = tile;  // the number of splits is an argument, not a macro
     compiled.splits = 1;
-    const std::string options =
-        fmt::format("{} -DD={} -DDV={} -DDP={}{}{}", opencl::defines(compiled.tuning()), s_.head_dim,
-                    s_.v_dim, tile.padded_dim(s_), option_macros(s_), element_macro(s_));
+    const std::string options = fmt::format(
+        "{} -DD={} -DDV={} -DDP={}{}{}", opencl::defines(compiled.tuning()), s_.head_dim, s_.v_dim,
+        tile.padded_dim(s_), option_macros(s_), element_macro(s_));
     const int64_t row_blocks = ceil_div(rows_, tile.bq);
     split(tile.splits);
     if (tile.splits > 1) prepare_merge(tile.splits, tile.w, "e", 0);
     attention_ = kernel(attention_cl, options, "attention");
     attention_.set_args(context(), copy_of("q"), copy_of("k"), copy_of("v"), copy_of("o"), parts_,
                         state_, number(s_.group()), number(s_.q_len), number(s_.kv_len),
-                        number(row_blocks), number(tile.splits), number(keys_per_split(tile.splits, tile.bk, tile.bq)),
-                        cl_int{s_.causal}, static_cast<cl_float>(s_.scale), mask_or_q(),
-                        lengths_or_q(), number(s_.kv_heads), window(), cap(1));
+                        number(row_blocks), number(tile.splits),
+                        number(keys_per_split(tile.splits, tile.bk, tile.bq)), cl_int{s_.causal},
+                        static_cast<cl_float>(s_.scale), mask_or_q(), lengths_or_q(),
+                        number(s_.kv_heads), window(), cap(1));
     size_ = launch_of(heads_ * row_blocks * tile.splits, tile.w);
   }
 
@@ -325,8 +327,8 @@ class OpenclPlan final : public opencl::DevicePlan {
 
   void prepare_merge(int64_t splits, int64_t w, const char* base, int64_t exchanged) {
     merge_ = kernel(attention_merge_cl,
-                    fmt::format("-DV=1 -DVW=1 -DD={} -DW={} -DBASE_{}=1 -DEXCHANGED={}{}",
-                                s_.v_dim, w, base, exchanged, element_macro(s_)),
+                    fmt::format("-DV=1 -DVW=1 -DD={} -DW={} -DBASE_{}=1 -DEXCHANGED={}{}", s_.v_dim,
+                                w, base, exchanged, element_macro(s_)),
                     "merge");
     merge_.set_args(context(), parts_, state_, copy_of("o"), number(s_.group()), number(s_.q_len),
                     number(splits));
@@ -414,7 +416,8 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
     const Room room = room_of(info, code_path);
     if (Tensor::from(tuning).fits(room, s)) return std::nullopt;
     return fmt::format(
-        "mt must be 1 or 2, bk a multiple of 32, warps a power of two, the items of a group at most {} and the tiles at "
+        "mt must be 1 or 2, bk a multiple of 32, warps a power of two, the items of a group at "
+        "most {} and the tiles at "
         "most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }

@@ -1,6 +1,6 @@
-// Tunings of attention_tensor.cl, maths 3xtf32, f16 and bf16: what they need of a device and which ones are worth
-// trying. The strict paths: opencl_tiles.hpp, opencl_decode.hpp; the choice between them:
-// opencl.cpp.
+// Tunings of attention_tensor.cl, maths 3xtf32, f16 and bf16: what they need of a device and which
+// ones are worth trying. The strict paths: opencl_tiles.hpp, opencl_decode.hpp; the choice between
+// them: opencl.cpp.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ struct Tensor {
             t.get("stages", 1)};
   }
   Tuning tuning() const {
-    return {{"path", tensor}, {"code_path", code_path}, {"warps", warps}, {"mt", mt}, {"bk", bk},
-            {"stages", stages}};
+    return {{"path", tensor}, {"code_path", code_path}, {"warps", warps}, {"mt", mt},
+            {"bk", bk},       {"stages", stages}};
   }
   // The portable code path's work-items play a whole warp each.
   std::int64_t items() const { return code_path == 1 ? 32 * warps : warps; }
@@ -66,7 +66,10 @@ struct Tensor {
         "-DCODE_PATH={} -DV=1 -DPIECE={} -DVW={} -DD={} -DWARPS={} -DMT={} -DBK={} -DSTAGES={} "
         "-DTYPE={}{}",
         code_path, piece, std::max<std::int64_t>(1, piece / 4), s.head_dim, warps, mt, bk, stages,
-        s.type == &float32 ? "F32" : s.type == &float16 ? "F16" : "BF16", element_macro(s));
+        s.type == &float32   ? "F32"
+        : s.type == &float16 ? "F16"
+                             : "BF16",
+        element_macro(s));
   }
 };
 
@@ -90,9 +93,8 @@ inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, const 
     }
     std::erase_if(list, [&](const Tensor& t) { return !t.fits(room, s); });
     const auto time = [&](const Tensor& t) {
-      const std::int64_t at_a_time =
-          std::max<std::int64_t>(1, std::min(room.at_a_time(t.local_bytes(s)),
-                                             65536 / (t.registers(s) * t.items())));
+      const std::int64_t at_a_time = std::max<std::int64_t>(
+          1, std::min(room.at_a_time(t.local_bytes(s)), 65536 / (t.registers(s) * t.items())));
       const std::int64_t groups = s.batch * s.kv_heads * ceil_div(s.q_len * s.group(), t.bq());
       const std::int64_t resident = std::min(at_a_time, ceil_div(groups, room.units));
       const double warps = static_cast<double>(t.warps * resident);

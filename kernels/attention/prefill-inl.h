@@ -467,8 +467,7 @@ inline void FinishMicroPanel(const Job& job, const Task& task, const QMicroPanel
   float* factor = t.alpha;
   const std::int64_t offset = q_panel.first_row - task.first_row;
   const bool converts = task.partial == nullptr && job.converts_rows();
-  float* const o =
-      converts ? nullptr : job.in.o.matrix(task.batch, task.kv_head * job.group);
+  float* const o = converts ? nullptr : job.in.o.matrix(task.batch, task.kv_head * job.group);
   RowWalk walk(job.group, q_panel.first_row);
   for (std::int64_t r = 0; r < width; ++r, walk.next()) {
     if (r >= q_panel.rows) {

@@ -37,10 +37,7 @@ constexpr ParamSpec params[] = {
     {.name = "mask", .kind = ParamKind::flag},
     {.name = "lengths", .kind = ParamKind::flag},
     {.name = "type", .kind = ParamKind::choice, .dtypes = float_types},
-    {.name = "kv_type",
-     .kind = ParamKind::choice,
-     .default_from = type_of,
-     .dtypes = kv_types},
+    {.name = "kv_type", .kind = ParamKind::choice, .default_from = type_of, .dtypes = kv_types},
 };
 
 std::optional<std::string> defect_of_math(const Problem& problem, const Math& math) {
@@ -184,12 +181,12 @@ struct Rounding {
 // error is at most 2·max_j|v_j|.
 // Math f16 and bf16, r = 2⁻¹¹ and 2⁻⁸: a weight is rounded before it meets v, which adds r·w_j|v_j|
 // and, where it is below the format's normal range, at most half of the smallest number (or all of
-// what counts as zero) times |v_j| for the largest weight being 1. The sum of weights is of unrounded
-// ones. Each of q and k that has another format adds r to the relative error of products, and v the
-// same to that of the sum.
+// what counts as zero) times |v_j| for the largest weight being 1. The sum of weights is of
+// unrounded ones. Each of q and k that has another format adds r to the relative error of products,
+// and v the same to that of the sum.
 void reference_row(const Sizes& sizes, const Inputs& in, std::int64_t row,
-                   const std::vector<std::int64_t>& cols, Scratch& scratch, const Rounding& rounding,
-                   const ReferenceOut& out) {
+                   const std::vector<std::int64_t>& cols, Scratch& scratch,
+                   const Rounding& rounding, const ReferenceOut& out) {
   const double u = rounding.u;
   const std::int64_t i = row % sizes.q_len;
   const std::int64_t head = row / sizes.q_len % sizes.heads;
@@ -281,8 +278,7 @@ void reference(const Problem& problem, const Math& math, const Operands& inputs,
   parallel_for(nullptr, threads, static_cast<std::int64_t>(region.rows.size()),
                [&](std::int64_t i, int thread) {
                  const auto at = static_cast<std::ptrdiff_t>(i * cols);
-                 reference_row(s, in, region.rows[i], region.cols, scratch[thread],
-                               rounding,
+                 reference_row(s, in, region.rows[i], region.cols, scratch[thread], rounding,
                                {out.value + at, out.bound + at, out.plain_bound + at});
                });
 }

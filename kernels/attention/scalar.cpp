@@ -51,9 +51,9 @@ class ScalarPlan final : public Plan {
   PlanFacts facts() const override {
     PlanFacts facts;
     facts.isa = "baseline";
-    facts.workspace_bytes = weights_.bytes() + row_.size() * sizeof(double) +
-                            (query_.size() + result_.size() + keys_.size() + values_.size()) *
-                                sizeof(float);
+    facts.workspace_bytes =
+        weights_.bytes() + row_.size() * sizeof(double) +
+        (query_.size() + result_.size() + keys_.size() + values_.size()) * sizeof(float);
     return facts;
   }
 
@@ -107,8 +107,8 @@ class ScalarPlan final : public Plan {
   }
 
   Sizes s_;
-  Buffer weights_;           // scores, then weights, of one query
-  std::vector<double> row_;             // one of any operand
+  Buffer weights_;                     // scores, then weights, of one query
+  std::vector<double> row_;            // one of any operand
   std::vector<float> query_, result_;  // rows of q and o
   std::vector<float> keys_, values_;
   Bound in_;

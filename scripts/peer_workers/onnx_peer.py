@@ -138,6 +138,8 @@ class OnnxPlan(Plan):
 
 def refusal(p: Problem, arrays: Arrays) -> str | None:
     """Why the runtime cannot serve a problem; nothing when it can."""
+    if p.kernel == "attention" and p.output.dtype != "float32":
+        return "its Attention rounds scores to the operands' type"
     if p.kernel == "attention" and 0 in (p.batch, p.q_len, p.kv_len):
         return "its Attention takes no empty tensors"
     if p.kernel == "gemm" and p.batch == 1 and p.k == 0 and p.beta != 0:

@@ -13,6 +13,7 @@ from peer_workers.cuda_plan import CudaPlan, Tensors, device_names, fastest
 from peer_workers.kernels import KERNELS
 from peer_workers.peer import Arrays, Peer, Plan, Unsupported, no_prepack
 from peer_workers.problem import Problem
+from peer_workers.torch_gemm import rounding_of
 from peer_workers.torch_kernels import attention_ways, function_into, function_of, operands_of
 
 Call = Callable[[], torch.Tensor]
@@ -112,8 +113,11 @@ class TorchCudaPeer(Peer):
         torch.backends.cudnn.allow_tf32 = False
         for short in ("fp16", "bf16"):  # sums in float32
             setattr(torch.backends.cuda.matmul, f"allow_{short}_reduced_precision_reduction", False)
-        if problem.kernel != "gemm" and {t.dtype for t in problem.tensors} != {"float32"}:
-            raise Unsupported("PyTorch on CUDA: formats of gemm alone are compared here")
+        types = {tensor.dtype for tensor in problem.tensors}
+        if problem.kernel == "attention" and len(types) > 1:
+            raise Unsupported("PyTorch's attention takes tensors of one type")
+        if problem.kernel not in ("gemm", "attention") and types != {"float32"}:
+            raise Unsupported("PyTorch on CUDA: formats of gemm and attention alone are compared here")
         chosen = ""
 
         @torch.inference_mode()
@@ -124,6 +128,8 @@ class TorchCudaPeer(Peer):
             return ways[chosen]
 
         plan = CudaPlan(problem, arrays, make_call)
+        if problem.kernel == "attention":
+            plan.math = rounding_of(problem)  # of the weights
         words = [f"cuBLAS {cublas_version()} by"] if problem.kernel == "gemm" else []
         plan.library = " ".join([*words, self.library(), *([chosen] if chosen else [])])
         return plan

@@ -138,7 +138,8 @@ def decoded(p: Problem, a: torch.Tensor, weights: torch.Tensor) -> dict[str, Way
 
 
 def rounding_of(p: Problem) -> str:
-    """The math of weights with scales that are rounded to a's type; nothing where they are not."""
+    """The math of operands that are rounded to the first tensor's type: weights with scales, or
+    those of attention; nothing where that is float32."""
     return {"bfloat16": "bf16", "float16": "f16"}.get(p.tensors[0].dtype, "")
 
 

@@ -112,7 +112,10 @@ class TorchPeer(Peer):
             one_type(problem)
         operands = operands_of(problem, tensors)
         call, writes_output = self.call_of(problem, operands, tensors[problem.output.name])
-        return TorchPlan(call, operands, problem, writes_output)
+        plan = TorchPlan(call, operands, problem, writes_output)
+        if problem.kernel == "attention":
+            plan.math = torch_gemm.rounding_of(problem)  # of the weights
+        return plan
 
     def special_ways(self, problem: Problem, tensors: Tensors) -> dict[str, Way] | None:
         """Ways for problems other than a product of one type; nothing for such a product. Raises

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <ranges>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -219,10 +220,10 @@ std::int64_t unfit_formats(const Problem& problem, const Views& given,
 }
 
 // Parameters that choose a number format and are not given follow the tensors, as far as more of
-// them fit then.
+// them fit then: the last first, because one may be the default of those after it.
 Problem with_formats(Problem known, const Views& given, const std::vector<Tensor>& tensors) {
   std::int64_t unfit = unfit_formats(known, given, tensors);
-  for (const ParamSpec& param : known.kernel().params) {
+  for (const ParamSpec& param : std::views::reverse(known.kernel().params)) {
     if (param.dtypes.empty() || known.has(param.name)) continue;
     for (const DType dtype : param.dtypes) {
       if (unfit == 0) return known;
