@@ -465,7 +465,9 @@ TEST_CASE("a run that takes less among others than by itself is told") {
   CHECK(reason(honest) == "");
   const auto cold = [](int, std::int64_t runs) { return 340 + 600 * static_cast<double>(runs); };
   CHECK(reason(cold) == "");
-  const auto too_cold = [](int, std::int64_t runs) { return 400 + 600 * static_cast<double>(runs); };
+  const auto too_cold = [](int, std::int64_t runs) {
+    return 400 + 600 * static_cast<double>(runs);
+  };
   CHECK(reason(too_cold).starts_with("skipped-calls: "));
 }
 
