@@ -232,4 +232,8 @@ Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
   return row;
 }
 
+Problem problem_of(const Row& row, const Catalogue& catalogue) {
+  return parse_problem(row.kernel + ":" + row.shape, catalogue.kernels());
+}
+
 }  // namespace rooflane

@@ -3,6 +3,7 @@
 Not a test itself: cli_test.py and cli_measure_test.py are. Needs Python's standard library only.
 """
 import os
+import re
 import shlex
 import struct
 import subprocess
@@ -19,6 +20,13 @@ VERBS = ["list", "doctor", "run", "inputs", "verify", "ceilings", "calibrate", "
 # Their arguments are read by python/rooflane, in an environment of its own: tune_test.py.
 FORWARDED = ["tune", "archive", "bisect"]
 PATIENCE = 600  # seconds: other tests may measure at the same time
+
+
+def is_only_suspect(said: str) -> bool:
+    """Whether nothing is wrong but that limits measured so briefly came out too low, as they may
+    where other programs run, or where a sanitizer slows them and not the libraries beside them."""
+    return "SUSPECT" in said and not re.search(
+        "FAILED|TIMEOUT|BUILD_ERROR|RUNTIME_ERROR", said)
 
 
 def npy(descr: str, shape: tuple[int, ...], data: bytes, order: str = "False",

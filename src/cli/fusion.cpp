@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "bench/groups.hpp"
+#include "bench/row_assembly.hpp"
 #include "core/error.hpp"
 
 namespace rooflane {
@@ -34,7 +35,7 @@ std::vector<std::string> variants_that_fuse(const Catalogue& catalogue,
 
 BytesOfFusion bytes_of_fusion(const Catalogue& catalogue) {
   return [&catalogue](const Row& row) -> std::optional<FusionBytes> {
-    Problem problem = parse_problem(row.kernel + ":" + row.shape, catalogue.kernels());
+    Problem problem = problem_of(row, catalogue);
     const Kernel& kernel = problem.kernel();
     FusionBytes bytes;
     bytes.fused = bytes.separate = kernel.cost(problem).bytes;

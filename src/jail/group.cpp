@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,7 +21,6 @@ namespace rooflane::jail {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::string_view prefix = "rooflane-jail-";
 
 template <class Value>
 bool put(const std::string& path, const Value& value) {
@@ -52,9 +52,20 @@ std::uint64_t number_behind(const std::string& path, std::string_view word) {
   return 0;
 }
 
-std::string name_of_group(int number) { return fmt::format("{}{}-{}", prefix, getpid(), number); }
+// Numbers of processes mean something in one namespace of processes only; containers of several may
+// lie in one group.
+std::string prefix_here() {
+  struct stat names = {};
+  stat("/proc/self/ns/pid", &names);
+  return fmt::format("rooflane-jail-{}-", names.st_ino);
+}
+
+std::string name_of_group(int number) {
+  return fmt::format("{}{}-{}", prefix_here(), getpid(), number);
+}
 
 void remove_orphans(const std::string& folder) {
+  const std::string prefix = prefix_here();
   std::error_code gone;
   for (fs::directory_iterator entry(folder, gone), end; !gone && entry != end;
        entry.increment(gone)) {

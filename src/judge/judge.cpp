@@ -11,6 +11,7 @@
 #include <set>
 
 #include "bench/groups.hpp"
+#include "bench/row_assembly.hpp"
 #include "bench/worker_pool.hpp"
 #include "core/error.hpp"
 #include "core/json_text.hpp"
@@ -305,9 +306,7 @@ class Judge {
         continue;
       }
       against(verdict_of(*status, row.reason), without_prefix(row.reason));
-      result_.first_wrong = wrong_element(
-          row.reason,
-          parse_problem(fmt::format("{}:{}", row.kernel, row.shape), catalogue_.kernels()));
+      result_.first_wrong = wrong_element(row.reason, problem_of(row, catalogue_));
       return;
     }
     read_report();
@@ -321,8 +320,7 @@ class Judge {
     });
     if (mine == group.lines.end() || !has_time(*mine->row)) return;
     ShapeFigures figures;
-    figures.problem =
-        parse_problem(fmt::format("{}:{}", group.kernel, group.shape), catalogue_.kernels());
+    figures.problem = problem_of(*mine->row, catalogue_);
     figures.row = *mine->row;
     using Line = SummaryLine::Verdict;
     figures.verdict = mine->verdict == Line::winner      ? Verdict::winner
