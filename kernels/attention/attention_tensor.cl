@@ -9,9 +9,9 @@
 // STAGES = 1: one tile of keys and one of values are in local memory, and the next keys arrive while
 // values are multiplied and the other way round. More: a ring of so many tiles of both, one barrier a tile.
 //
-// A row of o with an element that is no number of TYPE is computed again in plain float32: that a query
-// may not see an infinite value, and for tf32 elements from 2^115 and scores from 2^102 on, which have
-// no split form. Rows that see no key are zeros.
+// A row of o with an element beyond TYPE's range is computed again in plain float32. Infinities and NaN
+// that a query may not see need it, and for tf32 elements from 2^115 and scores from 2^102 on, which
+// have no split form. Rows that see no key are zeros.
 
 #if CODE_PATH == 1
 #define ITEMS (32 * WARPS)
@@ -139,7 +139,7 @@ INLINED void weigh(SUMS(score, BK), SUMS(sum, DP), OF_ROWS(float, high), OF_ROWS
   }
 }
 
-// Rows of o; is_wrong: those with an element that is no number of the format.
+// Rows of o; is_wrong: those with an element beyond the format's range.
 INLINED void put_rows(__global element* o, SUMS(sum, DP), OF_ROWS(float, total), OF_ROWS(int, sees),
                       __local int* is_wrong, const Place at, int first_row, int group, int q_len) {
   const int lid = get_local_id(0);

@@ -63,7 +63,7 @@ struct Job {
   std::int64_t partial_floats() const { return q_block * (s.v_dim + 2); }
   std::int64_t merge_tasks() const { return s.batch * s.kv_heads * row_blocks; }
   std::int64_t tasks() const { return merge_tasks() * chunks; }
-  // Of q or o, in its own format.
+  // A row of q or o, in its own format.
   std::byte* row_of(const StoredHeads& heads, std::int64_t batch, std::int64_t kv_head,
                     std::int64_t row) const {
     return heads.row(batch, kv_head * group + row % group, row / group);

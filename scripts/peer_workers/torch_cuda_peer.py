@@ -117,7 +117,7 @@ class TorchCudaPeer(Peer):
         if problem.kernel == "attention" and len(types) > 1:
             raise Unsupported("PyTorch's attention takes tensors of one type")
         if problem.kernel not in ("gemm", "attention") and types != {"float32"}:
-            raise Unsupported("PyTorch on CUDA: formats of gemm and attention alone are compared here")
+            raise Unsupported("PyTorch on CUDA: compared are formats of gemm and attention alone")
         chosen = ""
 
         @torch.inference_mode()
