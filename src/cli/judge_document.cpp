@@ -188,8 +188,8 @@ std::string judge_text(const ordered_json& document) {
   const ordered_json& loop = document["hot_loop"];
   if (!loop.is_null()) {
     text += fmt::format(
-        "\nHot loop in {}: {} instructions, vectors of {} bits, {} spills, {} "
-        "gathers, {} calls\n",
+        "\nHot loop in {}: {} instructions, vectors of {} bits; spills: {}, gathers: {}, calls: "
+        "{}\n",
         loop["function"].get<std::string>(), loop["instructions"].size(),
         loop["width_bits"].get<int>(), loop["spills"].get<int>(), loop["gathers"].get<int>(),
         loop["calls"].get<int>());
