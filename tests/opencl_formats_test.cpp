@@ -177,6 +177,11 @@ TEST_CASE("a way that cannot serve a problem says what it needs") {
   if (!has_device()) return;
   const char* const f16 = "gemm:m=9,n=13,k=256,a_type=b_type=f16,trans_b=1";
   CHECK(defect({"f16", f16, streams}).value().find("at most 8 rows") != std::string::npos);
+  // The one need that is not met, and no other.
+  CHECK(defect({"f16", "gemm:m=4,n=13,k=2048,a_type=b_type=f16,trans_b=1,gate=1",
+                "path=2,code_path=0,rows=1,warps=2,stages=2,splits=1"})
+            .value()
+            .ends_with("path=2 needs an even number of rows with gate=1"));
   CHECK(defect({"fp32", f16, units}).value().find("path=5 is of maths") != std::string::npos);
   CHECK(defect({"f16", f16, "path=1"}).value().find("path=1 takes float32") != std::string::npos);
   CHECK(defect({"f16", f16, "path=6"}).value().find("there is no path=6") != std::string::npos);

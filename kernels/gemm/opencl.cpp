@@ -339,6 +339,31 @@ std::string output_options(const Problem& problem, std::int64_t v) {
                      problem.flag("gate"), problem.size("n") % v == 0, epilogue_options(problem));
 }
 
+int64_t local_limit(int64_t code_path, const DeviceInfo& info) {
+  return static_cast<int64_t>(code_path == 1 ? opencl::features(info.index).static_local_bytes
+                                             : info.local_bytes);
+}
+
+std::optional<std::string> unmet_need(int64_t path, std::initializer_list<Need> needs,
+                                      const GroupUse& use, const DeviceInfo& info) {
+  for (const Need& need : needs) {
+    if (!need.holds) return fmt::format("path={} needs {}", path, need.what);
+  }
+  if (use.items > static_cast<int64_t>(info.max_work_group)) {
+    return fmt::format("path={} needs at most {} items in a group on {}, not {}", path,
+                       info.max_work_group, info.name, use.items);
+  }
+  if (const int64_t limit = local_limit(use.code_path, info); use.local_bytes > limit) {
+    return fmt::format("path={} needs at most {} bytes of local memory on {}, not {}", path, limit,
+                       info.name, use.local_bytes);
+  }
+  if (use.parts_bytes > most_parts_bytes) {
+    return fmt::format("path={} needs partial sums of splits of at most {:.0f} bytes, not {:.0f}",
+                       path, most_parts_bytes, use.parts_bytes);
+  }
+  return std::nullopt;
+}
+
 std::int64_t best_code_path(const DeviceInfo& info) {
   return opencl::features(info.index).nvidia_code_path() ? 1 : 0;
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -63,6 +64,20 @@ void add_output_args(opencl::KernelCall& call, const opencl::Context& context, c
 
 // Most bytes of local memory that a group on this code path may have.
 std::int64_t local_limit(std::int64_t code_path, const opencl::DeviceInfo& info);
+
+// A condition on a tuning, and the words for it.
+struct Need {
+  bool holds;
+  std::string_view what;
+};
+// What a group takes of the device, and the partial sums of a split of k.
+struct GroupUse {
+  std::int64_t code_path, items, local_bytes;
+  double parts_bytes;
+};
+// "path=P needs …": the first need that does not hold, then whatever the device has too little of.
+std::optional<std::string> unmet_need(std::int64_t path, std::initializer_list<Need> needs,
+                                      const GroupUse& use, const opencl::DeviceInfo& info);
 
 // A tuning with the least time that a simple model of the device expects, nanoseconds.
 struct Guess {

@@ -321,11 +321,6 @@ class PipelinePlan final : public opencl::DevicePlan {
 
 }  // namespace
 
-int64_t local_limit(int64_t code_path, const DeviceInfo& info) {
-  return static_cast<int64_t>(code_path == 1 ? opencl::features(info.index).static_local_bytes
-                                             : info.local_bytes);
-}
-
 std::vector<Guess> pipeline_guesses(const Gemm& g, const DeviceInfo& info) {
   std::vector<Guess> list;
   const GpuModel gpu(info);

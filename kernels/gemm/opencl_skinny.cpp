@@ -93,8 +93,12 @@ struct Skinny {
     const int64_t x = r.stored != nullptr ? r.few * k_share(g, r)
                                           : 2 * r.compiled_few() * (kc + (r.w_deep ? 4 : 0));
     const int64_t ring = r.stored == nullptr ? 0 : warps * stages * rows * lanes * r.unit_bytes;
+    // The portable code path adds AT_A_TIME of a warp's results at a time over its lanes.
+    const int64_t at_a_time = std::min<int64_t>(
+        lanes,
+        static_cast<int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows * r.compiled_few()))));
     const int64_t scratch = !r.w_deep        ? items() * 4 * r.width
-                            : code_path == 0 ? items() * lanes
+                            : code_path == 0 ? items() * at_a_time
                                              : 0;
     // `order` of the kernel, as much as alignment makes of it.
     const int64_t order = splits > 1 ? 16 : 0;
@@ -131,20 +135,25 @@ bool is_served(const Problem& problem, const Environment& env, const Roles& r) {
          r.stored->bytes(g.k) % piece == 0 && std::max(g.b_cols(), g.k) < (int64_t{1} << 27);
 }
 
-bool fits(const Skinny& s, const Problem& problem, const Environment& env) {
+std::optional<std::string> defect_of(const Skinny& s, const Problem& problem,
+                                     const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const Gemm g(problem);
   const Roles r(problem);
-  const bool tile_fits = r.stored != nullptr
-                             ? s.stages >= 2 && (!g.gate || s.rows % 2 == 0)
-                             : std::has_single_bit(static_cast<std::uint64_t>(s.kc)) &&
-                                   s.kc >= lanes * r.width && s.kc % s.warps == 0 &&
-                                   s.rows * r.compiled_few() <= 128;
-  return is_served(problem, env, r) && tile_fits &&
-         (s.code_path == 0 || best_code_path(info) == 1) &&
-         static_cast<std::size_t>(s.items()) <= info.max_work_group &&
-         s.local_bytes(g, r) <= local_limit(s.code_path, info) &&
-         s.parts_bytes(g, r) <= most_parts_bytes;
+  const bool decodes = r.stored != nullptr;
+  return unmet_need(
+      path_skinny,
+      {{is_served(problem, env, r),
+        "one side of at most 32 in float32, or at most 8 rows of float a, batch=1, and b of f16, "
+        "bf16, q8_0, q4_0, q4_1 or s8c with trans_b=1 and rows of a multiple of 16 bytes"},
+       {s.code_path == 0 || best_code_path(info) == 1, "code_path=0 without NVIDIA's inline PTX"},
+       {!decodes || s.stages >= 2, "stages of at least 2"},
+       {!decodes || !g.gate || s.rows % 2 == 0, "an even number of rows with gate=1"},
+       {decodes || (std::has_single_bit(static_cast<std::uint64_t>(s.kc)) &&
+                    s.kc >= lanes * r.width && s.kc % s.warps == 0),
+        "kc that is a power of two, at least 128 and a multiple of warps"},
+       {decodes || s.rows * r.compiled_few() <= 128, "rows times the short side of at most 128"}},
+      {s.code_path, s.items(), s.local_bytes(g, r), s.parts_bytes(g, r)}, info);
 }
 
 // Reading w at memory speed, and x from local memory for each vector of w. What else decides on an
@@ -316,7 +325,7 @@ std::vector<Guess> skinny_guesses(const Problem& problem, const Environment& env
   if (!is_served(problem, env, r)) return list;
   for (const Skinny& s : r.stored == nullptr ? candidates_of_floats(g, r, code_path)
                                              : candidates_of_stored(g, r, code_path)) {
-    if (fits(s, problem, env)) list.push_back(guess(s, problem, info));
+    if (!defect_of(s, problem, env)) list.push_back(guess(s, problem, info));
   }
   // Elsewhere one is enough to check the decoding.
   if (r.stored != nullptr && code_path == 0 && list.size() > 1) {
@@ -327,25 +336,7 @@ std::vector<Guess> skinny_guesses(const Problem& problem, const Environment& env
 
 std::optional<std::string> skinny_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment& env) {
-  if (fits(Skinny::from(tuning), problem, env)) return std::nullopt;
-  const DeviceInfo& info = opencl::device(env.device);
-  const Roles r(problem);
-  const std::string needs =
-      r.stored == nullptr
-          ? fmt::format(
-                "m or n of at most {}, kc a power of two of at least 128 and a multiple of "
-                "warps, rows times the short side at most 128",
-                r.most_few())
-          : fmt::format(
-                "at most {} rows of float a and batch=1, b of f16, bf16, q8_0, q4_0, q4_1 "
-                "or s8c with trans_b=1 and rows of a multiple of {} bytes, stages at least "
-                "2, with gate=1 an even number of rows",
-                r.most_few(), piece);
-  return fmt::format(
-      "path=2 needs {}, at most {} items and {} bytes of local memory on {}, and partial sums of "
-      "splits of at most {:.0f} bytes",
-      needs, info.max_work_group, local_limit(Skinny::from(tuning).code_path, info), info.name,
-      most_parts_bytes);
+  return defect_of(Skinny::from(tuning), problem, env);
 }
 
 std::unique_ptr<Plan> skinny_plan(const Problem& problem, const Tuning& tuning,
