@@ -89,17 +89,16 @@ def random_shapes(given: argparse.Namespace) -> dict[str, list[str]]:
     theirs. Raises Refused."""
     shapes: dict[str, list[str]] = {}
     drawn = goals.read_drawn(data_of(given, "shapes.txt"))
-    if drawn:
-        for name, templates in drawn.items():
-            count = given.random if given.random else 0
-            lines = [line for number, template in enumerate(templates)
-                     for line in goals.draw(template, count, f"{given.seed} {name} {number}")]
-            if lines or given.csv:
-                shapes[f"{name}-random"] = lines
+    for name, templates in drawn.items():
+        lines = [line for number, template in enumerate(templates)
+                 for line in goals.draw(template, given.random, f"{given.seed} {name} {number}")]
+        if lines or given.csv:
+            shapes[f"{name}-random"] = lines
+    if given.low_precision:  # float32 is of the other classes
         return shapes
     if given.csv:
         told = ask(given.rooflane.absolute(), "list")
-        shapes = {kernel["name"] + "-random": [] for kernel in told["kernels"]}
+        shapes |= {kernel["name"] + "-random": [] for kernel in told["kernels"]}
     if given.random:
         told = ask(given.rooflane.absolute(), "list", "--preset",
                    f"random:{given.random}:{given.seed}")
@@ -130,8 +129,9 @@ def text_of(given: argparse.Namespace, measured: results.Measured, classes: list
     """The tables to print, and what only --out holds."""
     who = given.sides
     targets = goals.read_targets(data_of(given, "targets.txt"), who.machines)
-    if who.peers_in_maths:  # those that were drawn have the goals of their class
-        targets |= {f"{name}-random": lines for name, lines in targets.items()}
+    # Those that were drawn have the goals of their class.
+    drawn = goals.read_drawn(data_of(given, "shapes.txt"))
+    targets |= {f"{name}-random": targets[name] for name in drawn}
     machine = given.machine or goals.machine_of(measured.problems[0].machine, who.machines)
     judge = judging.judge_each if given.opencl else judging.judge
     verdicts = judge(measured, targets, machine, classes)

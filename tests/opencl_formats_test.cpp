@@ -69,14 +69,14 @@ std::optional<std::string> defect(const Case& c) {
   return std::nullopt;
 }
 
-constexpr const char* units = "path=5,code_path=0,wm=1,wn=2,mt=2,nt=4,stages=2,raster=2,splits=1";
-constexpr const char* shared = "path=5,code_path=0,wm=2,wn=1,mt=2,nt=8,stages=3,raster=1,splits=2";
-constexpr const char* wide = "path=5,code_path=0,wm=1,wn=1,mt=4,nt=8,stages=2,raster=8,splits=1";
+constexpr const char* units = "path=3,code_path=0,wm=1,wn=2,mt=2,nt=4,stages=2,raster=2,splits=1";
+constexpr const char* shared = "path=3,code_path=0,wm=2,wn=1,mt=2,nt=8,stages=3,raster=1,splits=2";
+constexpr const char* wide = "path=3,code_path=0,wm=1,wn=1,mt=4,nt=8,stages=2,raster=8,splits=1";
 constexpr const char* streams = "path=2,code_path=0,rows=2,warps=2,stages=2,splits=1";
 constexpr const char* streams_shared = "path=2,code_path=0,rows=4,warps=1,stages=3,splits=3";
-constexpr const char* tensor = "path=3,code_path=0,wm=1,wn=1,mt=2,nt=4,bk=16,chunk=2,splits=1";
+constexpr const char* tensor = "path=3,code_path=0,wm=1,wn=1,mt=2,nt=4,stages=2,packed=0,splits=1";
 constexpr const char* tensor_shared =
-    "path=3,code_path=0,wm=1,wn=2,mt=2,nt=4,bk=8,chunk=1,stages=2,splits=2";
+    "path=3,code_path=0,wm=1,wn=2,mt=2,nt=4,stages=2,packed=1,splits=2";
 constexpr const char* wgmma = "path=7,wm=8,mt=1,nt=32,stages=3,raster=8,splits=1";
 constexpr const char* wgmma_pair = "path=7,wm=4,mt=2,nt=12,stages=4,raster=3,splits=1";
 constexpr const char* wgmma_shared = "path=7,wm=8,mt=1,nt=16,stages=3,raster=2,splits=3";
@@ -177,8 +177,15 @@ TEST_CASE("a way that cannot serve a problem says what it needs") {
   if (!has_device()) return;
   const char* const f16 = "gemm:m=9,n=13,k=256,a_type=b_type=f16,trans_b=1";
   CHECK(defect({"f16", f16, streams}).value().find("at most 8 rows") != std::string::npos);
-  CHECK(defect({"fp32", f16, units}).value().find("path=5 is of maths") != std::string::npos);
-  CHECK(defect({"f16", f16, "path=1"}).value().find("path=1 takes float32") != std::string::npos);
+  // The one need that is not met, and no other.
+  CHECK(defect({"f16", "gemm:m=4,n=13,k=2048,a_type=b_type=f16,trans_b=1,gate=1",
+                "path=2,code_path=0,rows=1,warps=2,stages=2,splits=1"})
+            .value()
+            .ends_with("path=2 needs an even number of rows with gate=1"));
+  CHECK(defect({"fp32", f16, units}).value().find("path=3 needs math 3xtf32, f16") !=
+        std::string::npos);
+  CHECK(defect({"f16", f16, "path=1"}).value().find("path=1 needs float32 alone") !=
+        std::string::npos);
   CHECK(defect({"f16", f16, "path=6"}).value().find("there is no path=6") != std::string::npos);
   CHECK(defect({"f16", f16, "path=0,code_path=1"}).value().find("needs code_path=0") !=
         std::string::npos);
@@ -188,5 +195,5 @@ TEST_CASE("a way that cannot serve a problem says what it needs") {
         std::string::npos);
   CHECK(defect({"f16", "gemm:m=72,n=80,k=30,a_type=b_type=f16,trans_a=1", units})
             .value()
-            .find("at least 64 along") != std::string::npos);
+            .find("at least 128 bytes along") != std::string::npos);
 }

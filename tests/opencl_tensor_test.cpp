@@ -258,11 +258,11 @@ TEST_CASE("3xtf32: paths and code paths that it lacks are refused in words") {
     return text.find(part) != std::string::npos;
   };
   CHECK(holds(refusal("3xtf32", {{"path", 0}}), "path=0 is not of math 3xtf32"));
-  CHECK(holds(refusal("fp32", {{"path", 3}}), "path=3 is not of math fp32"));
+  CHECK(holds(refusal("fp32", {{"path", 3}}), "path=3 needs math 3xtf32"));
   CHECK(holds(refusal("3xtf32", {{"mt", 3}}), "powers of two"));
-  CHECK(refusal("3xtf32", {{"splits", 3}, {"chunk", 1}}) == "");
+  CHECK(refusal("3xtf32", {{"splits", 3}, {"packed", 1}}) == "");
   if (opencl::device(0).kind == opencl::DeviceKind::cpu) {
-    CHECK(holds(refusal("3xtf32", {{"code_path", 1}}), "math 3xtf32 needs matrix units"));
+    CHECK(holds(refusal("3xtf32", {{"code_path", 1}}), "path=3 needs matrix units"));
   } else {
     test::skip_part("OpenCL device 0 is no CPU", "");
   }

@@ -80,19 +80,19 @@ constexpr TiledCase tiled_cases[] = {
     {"gemm:m=9,n=33,k=18,trans_b=1,prepack=1",
      "v=16,tm=8,tv=1,mt=1,nt=1,wx=1,wy=1,bk=8,pad=0,resident=0"},
     {"gemm:m=37,n=35,k=21,beta=2",
-     "path=1,code_path=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=0,regs=0,splits="
+     "path=1,code_path=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,rearranged=0,splits="
      "1"},
     {"gemm:m=70,n=66,k=50,trans_a=1,trans_b=1,batch=2",
-     "path=1,code_path=0,wm=2,wn=2,wk=2,lm=8,tm=4,tn=8,bk=8,stages=4,raster=1,turn=1,regs=0,splits="
+     "path=1,code_path=0,wm=2,wn=2,wk=2,lm=8,tm=4,tn=8,bk=8,stages=4,raster=1,rearranged=1,splits="
      "3"},
     {"gemm:m=37,n=35,k=21,batch=2",
-     "path=1,code_path=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=3,regs=0,splits="
+     "path=1,code_path=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,rearranged=3,splits="
      "1"},
     {"gemm:m=37,n=67,k=45,trans_a=1,trans_b=1,prepack=1",
-     "path=1,code_path=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,turn=2,regs=0,splits="
+     "path=1,code_path=0,wm=1,wn=1,wk=1,lm=4,tm=4,tn=4,bk=8,stages=2,raster=2,rearranged=2,splits="
      "2"},
     {"gemm:m=66,n=68,k=20,trans_b=1,alpha=0.5",
-     "path=1,code_path=0,wm=1,wn=2,wk=4,lm=8,tm=8,tn=4,bk=16,stages=4,raster=8,turn=0,regs=0,"
+     "path=1,code_path=0,wm=1,wn=2,wk=4,lm=8,tm=8,tn=4,bk=16,stages=4,raster=8,rearranged=0,"
      "splits=1"},
     {"gemm:m=3,n=70,k=300,beta=-1", "path=2,code_path=0,rows=1,warps=2,kc=128,unroll=2,splits=2"},
     {"gemm:m=130,n=7,k=262,batch=2", "path=2,code_path=0,rows=4,warps=2,kc=128,unroll=1,splits=1"},
@@ -267,17 +267,19 @@ TEST_CASE("small shapes are right under math 3xtf32, in every direction and with
   Environment env = whole_device();
   env.math = "3xtf32";
   constexpr TiledCase cases[] = {
-      {"gemm:m=35,n=37,k=19", "code_path=0,wm=1,wn=1,mt=2,nt=4,bk=16,chunk=2,splits=1"},
-      {"gemm:m=18,n=40,k=36,trans_a=1,trans_b=1,beta=2",
-       "code_path=0,wm=2,wn=2,mt=2,nt=4,bk=8,chunk=1,stages=2,raster=1,splits=1"},
-      {"gemm:m=34,n=34,k=70,trans_b=1,batch=2,alpha=0.5",
-       "code_path=0,wm=1,wn=2,mt=2,nt=4,bk=32,chunk=4,stages=2,raster=2,splits=3"},
+      // Rows along k and across it, as they are or rearranged, split at once or as they are loaded.
+      {"gemm:m=35,n=37,k=19", "code_path=0,wm=1,wn=1,mt=2,nt=4,packed=0,splits=1"},
+      {"gemm:m=35,n=40,k=44", "code_path=0,wm=1,wn=1,mt=2,nt=4,packed=0,splits=1"},
+      {"gemm:m=20,n=40,k=36,trans_a=1,trans_b=1,beta=2",
+       "code_path=0,wm=2,wn=2,mt=2,nt=4,stages=2,packed=0,raster=1,splits=1"},
+      {"gemm:m=34,n=34,k=140,trans_b=1,batch=2,alpha=0.5",
+       "code_path=0,wm=1,wn=2,mt=2,nt=4,stages=2,packed=0,raster=2,splits=3"},
       {"gemm:m=37,n=70,k=21,trans_a=1,batch=2",
-       "code_path=0,wm=1,wn=2,mt=2,nt=4,bk=16,chunk=2,stages=2,packed=1,splits=2"},
+       "code_path=0,wm=1,wn=2,mt=2,nt=4,stages=2,packed=1,splits=2"},
       {"gemm:m=33,n=30,k=19,trans_b=1,prepack=1",
-       "code_path=0,wm=2,wn=1,mt=2,nt=4,bk=8,chunk=1,stages=2,packed=1,splits=1"},
-      {"gemm:m=20,n=70,k=21,trans_a=1,prepack=1",
-       "code_path=0,wm=1,wn=1,mt=4,nt=8,bk=8,chunk=1,stages=3,splits=1"},
+       "code_path=0,wm=2,wn=1,mt=1,nt=4,stages=2,packed=1,splits=1"},
+      {"gemm:m=20,n=72,k=70,trans_a=1,prepack=1",
+       "code_path=0,wm=1,wn=1,mt=4,nt=8,stages=3,packed=0,splits=1"},
       {"attention:batch=2,heads=2,kv_heads=1,q_len=21,kv_len=45,head_dim=20,causal=1",
        "code_path=0,warps=2,mt=1,bk=32"},
       {"attention:batch=1,heads=1,q_len=34,kv_len=70,head_dim=33,causal=0",

@@ -448,6 +448,21 @@ class Device(unittest.TestCase):
             self.assertEqual(line["must"], f"1.30 × torch-cuda ({ratio:.2f})")
             self.assertTrue(line["met"].startswith("aim"))
 
+    def test_of_a_short_format_peers_of_the_same_math_are_compared(self):
+        run = self.run_of()
+        for math_used, factor in (("fp32", 9), ("f16", 0.9)):
+            self.ours(run, preset="gemm-f16", math_used=math_used)
+            self.peers(run, factor, 99, preset="gemm-f16", math_used=math_used)
+        line, = self.table(run)
+        self.assertEqual((line["math"], line["ratio [95 %]"].split()[0], line["met"].rstrip("?")),
+                         ("f16", "0.90", "must"))
+
+    def test_drawn_problems_of_a_class_have_its_goal(self):
+        run = self.run_of()
+        self.ours(run, preset="gemm-weights-random", shape="m=1", roof=81, bound="memory")
+        self.ours(run, preset="gemm-random", shape="m=2")
+        self.assertEqual([line["met"] for line in self.table(run)], ["must", "-"])
+
     def test_what_ours_refuses_or_peers_lack_is_told(self):
         run = self.run_of()
         run.add("opencl", 1, library="", preset="gemm-square", status="UNSUPPORTED")
@@ -499,18 +514,20 @@ esac
 
         # Takes down how it is called, knows two peers, and writes no row.
         program = self.stand_in([("CPU", "some"), ("GPU", "card")], f"""
+  list*--preset*) echo '{{"problems": []}}' ;;
   list*--peers*) echo '{listing("torch-cuda")}' ;;
   list*) echo '{listing("opencl", "clblast")}' ;;
   roofline*) exec {ROOFLANE} "$@" ;;
   *--math*) exit 2 ;;
   *) shift; shift; echo 'schema_version,kernel,preset,shape,variant,status' > "$1" ;;""")
-        done = summarise("--rooflane", program, "--quick", "--classes",
-                         "gemm-square,gemm-square-3xtf32,softmax-memory", script="opencl_vs_peers")
+        done = summarise("--rooflane", program, "--quick", "--random", "1", "--classes",
+                         "gemm-square,gemm-square-3xtf32,gemm-f16,gemm-f16-random,softmax-memory",
+                         script="opencl_vs_peers")
         self.assertEqual(done.returncode, 2)  # no row
         self.assertIn("no row of a class", done.stderr)
         calls = [line for line in (self.folder / "calls").read_text(encoding="utf-8").splitlines()
                  if line.startswith("bench")]
-        strict, split, others = calls[-3:]
+        strict, split, short, others = calls[-4:]
         for words in ("--preset gemm-square,gemm-square-3xtf32 ", "--launches 1",
                       "-v opencl,clblast", "--peers torch-cuda", "--timer event", "--cl-device 1",
                       "--threads 1"):
@@ -520,6 +537,9 @@ esac
                       "--timer event", "--cl-device 1"):
             self.assertIn(words, split)
         self.assertNotIn("--peers", split)
+        for words in ("--preset gemm-f16,gemm-f16-random ", "-v opencl,clblast",
+                      "--peers torch-cuda", "--math f16"):
+            self.assertIn(words, short)
         # CLBlast has nothing but GEMM: `bench` would refuse its name.
         for words in ("--preset softmax-memory", "-v opencl ", "--peers torch-cuda"):
             self.assertIn(words, others)
@@ -563,7 +583,8 @@ class Data(unittest.TestCase):
             self.assertIn(int(values["k"]), range(64, 257, 32))
         self.assertEqual({values["b_type"] for values in found}, {"q4_0", "q4_1"})
         # Every shipped list gives what the program parses.
-        drawn = [shape for name, lines in goals.read_drawn(self.data / "lowp_shapes.txt").items()
+        drawn = [shape for file in ("lowp_shapes.txt", "opencl_shapes.txt")
+                 for name, lines in goals.read_drawn(self.data / file).items()
                  for line in lines for shape in goals.draw(line, 5, f"1 {name}")]
         words = [word for shape in drawn for word in ("--shape", shape)]
         done = subprocess.run([ROOFLANE, "bench", "--dry-run", "-v", "hwy", "--threads", "1",

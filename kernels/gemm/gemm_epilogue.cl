@@ -46,20 +46,4 @@ float epilogue_one(float v, float bias, float residual) {
   VSTORE(result, lane);
   return lane[0];
 }
-
-// The last arguments of a kernel, and where its batch or tile of the residual begins.
-#define EPILOGUE_ARGS \
-  , __global const float* restrict bias, __global const float* restrict residual
-#define EPILOGUE_FROM(offset) residual += (offset);
-// V neighbours, or one: in column `col` and at `at` beyond that place.
-#define EPILOGUE(v, col, at)                                     \
-  epilogue(v, HAS_BIAS ? VLOAD(bias + (col)) : (floatv)(0.0f),   \
-           HAS_ADD ? VLOAD(residual + (at)) : (floatv)(0.0f))
-#define EPILOGUE_ONE(v, col, at) \
-  epilogue_one(v, HAS_BIAS ? bias[col] : 0.0f, HAS_ADD ? residual[at] : 0.0f)
-#else
-#define EPILOGUE_ARGS
-#define EPILOGUE_FROM(offset)
-#define EPILOGUE(v, col, at) (v)
-#define EPILOGUE_ONE(v, col, at) (v)
 #endif

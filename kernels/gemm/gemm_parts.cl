@@ -1,9 +1,36 @@
-// What the kernels for matrix units share, put before them: the operands' format, rearranging an operand
-// for them, and adding up the sums of groups that share k. TYPE is a's format.
+// What the kernels for matrix units share, put before them: a group's tile, and adding up the sums of groups
+// that share k.
 
-#define BYTES (TYPE == F16 || TYPE == BF16 ? 2 : 1)  // of an element
-#define ROW 128                                      // bytes of k in a tile
-#define BK (ROW / BYTES)
+#ifndef WN
+#define WN 1
+#endif
+#define K_BYTES (BYTES * (1 + PACKED))  // of a step of k in a row
+#define ROW 128                         // bytes of k in a tile
+#define BK (ROW / K_BYTES)
+#define BM (WM * MT * 16)
+#define BN (WN * NT * 8)
+#define OWN_COLS (BN / (1 + GATE))  // columns of c of a tile
+
+// What 3xtf32 needs of a and b as they are: where a sum is infinite or NaN, strict float32 decides.
+#if TYPE == F32
+#define DOWNSCALE 1.490116119384765625e-8f  // 2^-26, of sums; UPSCALE was of a and of b
+#define STRICT_ARGS , __global const float *restrict strict_a, __global const float *restrict strict_b
+#define STRICT_PARAMS , __global const float *strict_a, __global const float *strict_b
+#define STRICT , strict_a, strict_b
+float finished(float sum, long batch, int row, int col, int m, int n, int k STRICT_PARAMS) {
+  if (isfinite(sum)) return sum * DOWNSCALE;
+  strict_a += batch * m * k + (long)row * (TRANS_A ? 1 : k);
+  strict_b += batch * n * k + (long)col * (TRANS_B ? k : 1);
+  float strict = 0.0f;
+  for (int p = 0; p < k; ++p)
+    strict = fma(strict_a[(long)p * (TRANS_A ? m : 1)], strict_b[(long)p * (TRANS_B ? 1 : n)], strict);
+  return strict;
+}
+#else
+#define STRICT_ARGS
+#define STRICT_PARAMS
+#define STRICT
+#endif
 
 // The first `count` of four neighbours of a group's own sums.
 void put_part(__global number* to, number4 sums, int count) {
@@ -14,8 +41,8 @@ void put_part(__global number* to, number4 sums, int count) {
 }
 
 // c from the SPLITS parts, added in order; an item per element. With GATE a part is gate's sums, then up's.
-__kernel void add_parts(__global const number* restrict parts, int batches, int m,
-                        int n OUTPUT_ARGS) {
+__kernel void add_parts(__global const number* restrict parts, int batches, int m, int n,
+                        int k STRICT_ARGS OUTPUT_ARGS) {
   const long at = get_global_id(0);
   const long elements = (long)m * n;
   if (at >= batches * elements) return;
@@ -30,39 +57,8 @@ __kernel void add_parts(__global const number* restrict parts, int batches, int 
   }
 #if GATE
   total[0] = gated((number4)(total[0]), (number4)(total[1])).x;
+#elif TYPE == F32
+  total[0] = finished(total[0], batch, at % elements / n, at % n, m, n, k STRICT);
 #endif
   put_one(total[0], at, at % n, OUTPUT);
-}
-
-// Rearranges an operand of `rows` rows (along m or n) along k: to[batch][row][ld bytes], zeros from k on. Element
-// (row, p) is at from[row·outer + p·inner]. A group takes 64 rows × 64 steps of k, through local
-// memory where rows lie across k.
-#if BYTES == 2
-typedef ushort bits;
-#else
-typedef uchar bits;
-#endif
-#define LAY_ITEMS 256
-__kernel __attribute__((reqd_work_group_size(LAY_ITEMS, 1, 1))) void rearrange(
-    __global const bits* restrict from, __global bits* restrict to, int rows, int k, int ld,
-    int outer, int inner, int row_tiles, int k_tiles) {
-  __local bits tile[64 * 66];
-  const int lid = get_local_id(0);
-  const int row0 = get_group_id(0) % row_tiles * 64;
-  const int k0 = get_group_id(0) / row_tiles % k_tiles * 64;
-  const long batch = get_group_id(0) / row_tiles / k_tiles;
-  from += batch * rows * k;
-  to += batch * rows * ld;
-  for (int at = lid; at < 64 * 64; at += LAY_ITEMS) {
-    const int row = inner == 1 ? at / 64 : at % 64;
-    const int p = inner == 1 ? at % 64 : at / 64;
-    tile[row * 66 + p] = row0 + row < rows && k0 + p < k
-                             ? from[(long)(row0 + row) * outer + (long)(k0 + p) * inner] : 0;
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  for (int at = lid; at < 64 * 64; at += LAY_ITEMS) {
-    const int row = at / 64;
-    const int p = at % 64;
-    if (row0 + row < rows && k0 + p < ld) to[(long)(row0 + row) * ld + k0 + p] = tile[row * 66 + p];
-  }
 }

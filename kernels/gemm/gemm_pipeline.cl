@@ -16,7 +16,7 @@
 //   warp copies 4 rows × 8 steps of k: whole 32-byte sectors of memory, and with rows of the tile 4
 //   floats longer than it is wide, 32 different banks. (Tiles left as they are, read in vectors
 //   along k, lost 8 % on an H200.) It still costs 4 to 12 % there, so that large products
-//   transpose operands first (gemm_transpose.cl).
+//   transpose operands first (gemm_work.cl).
 // Groups walk c in bands of RASTER row tiles, so that those that run together share a's and b's tiles
 // in the L2 cache.
 //   SPLIT=1: a group takes one of `splits` shares of k and writes its sums to `parts`.
@@ -93,20 +93,27 @@
   COPY_WIDE(to, B_LD, BN, b + (p0) * ldb, ldb, b_left, COPY_B, WHOLE)
 #endif
 
+// Where a group's tiles come from: its first elements, floats of a row, rows that exist, and the end of its
+// share of k.
+typedef struct {
+  __global const float *a, *b;
+  int lda, ldb, a_left, b_left;
+  long k_end;
+} Source;
 // Starts the copies of the tile that begins at step p0 of k.
-#define COPY_BOTH(slot, p0)                                                                 \
-  {                                                                                         \
-    const int k_left = (int)min(k_end - (p0), (long)BK);                                    \
-    __local float* a_to = a_tiles + (slot) * A_TILE;                                        \
-    __local float* b_to = b_tiles + (slot) * B_TILE;                                        \
-    if (is_inside && k_left == BK) {                                                        \
-      COPY_A_TILE(a_to, p0, 1)                                                              \
-      COPY_B_TILE(b_to, p0, 1)                                                              \
-    } else {                                                                                \
-      COPY_A_TILE(a_to, p0, 0)                                                              \
-      COPY_B_TILE(b_to, p0, 0)                                                              \
-    }                                                                                       \
+INLINED void copy_tiles(__local float* a_to, __local float* b_to, Source from, long p0) {
+  const int lid = get_local_id(0);
+  __global const float *a = from.a, *b = from.b;
+  const int lda = from.lda, ldb = from.ldb, a_left = from.a_left, b_left = from.b_left;
+  const int k_left = (int)min(from.k_end - p0, (long)BK);
+  if (a_left == BM && b_left == BN && k_left == BK) {
+    COPY_A_TILE(a_to, p0, 1)
+    COPY_B_TILE(b_to, p0, 1)
+  } else {
+    COPY_A_TILE(a_to, p0, 0)
+    COPY_B_TILE(b_to, p0, 0)
   }
+}
 
 // to[i] = the item's i-th row or column at step p of the tile.
 #define LOAD(to, count, tile, LD, first, AT, p)                                             \
@@ -117,12 +124,6 @@
     (to)[i + 2] = four.z;                                                                   \
     (to)[i + 3] = four.w;                                                                   \
   }
-#define LOAD_BOTH(to, slot, p)                                                              \
-  {                                                                                         \
-    LOAD(x[to], TM, a_tiles + (slot) * A_TILE, A_LD, warp_row, ROW_AT, first_step + (p))    \
-    LOAD(y[to], TN, b_tiles + (slot) * B_TILE, B_LD, warp_col, COL_AT, first_step + (p))    \
-  }
-
 // Four sums as one vector, for the memory of others that add up the same tile. A vector pins its
 // parts to registers in a row, and y is loaded as vectors too; neighbours are exchanged, so that a
 // sum is in the other bank than its y. (By count of the machine code straight ones take 8150
@@ -138,13 +139,122 @@
     sum[i][j + 3] += part.z;    \
   }
 
+#define EACH_FOUR(i, j)              \
+  _Pragma("unroll")                  \
+  for (int i = 0; i < TM; ++i)       \
+    _Pragma("unroll")                \
+    for (int j = 0; j < TN; j += 4)
+
+// Rows and columns of an item's warp within the tile, and its first step of k.
+#define SHARE (WK == 1 ? 0 : lid / MN_ITEMS)
+#define WARP (lid / 32 - SHARE * (WM * WN))
+#define WARP_ROW (WARP % WM * (LM * TM))
+#define WARP_COL (WARP / WM * (LN * TN))
+
+INLINED void zero_sums(float (*sum)[TN]) {
+  EACH(i, TM) EACH(j, TN) sum[i][j] = 0.0f;
+}
+
+// An item's operands of step p of the tiles, and sum += their products.
+INLINED void load_step(float* x, float* y, __local const float* a_tile, __local const float* b_tile,
+                       int p) {
+  const int lid = get_local_id(0);
+  const int lane_m = lid % 32 % LM;
+  const int lane_n = lid % 32 / LM;
+  LOAD(x, TM, a_tile, A_LD, WARP_ROW, ROW_AT, SHARE * STEPS + p)
+  LOAD(y, TN, b_tile, B_LD, WARP_COL, COL_AT, SHARE * STEPS + p)
+}
+// Rows there and back: where they reverse, y[j] is still at hand. Hopper reads two banks of registers once
+// a clock, and a multiply-add of three new operands takes two clocks: 8 + 1 a row of 8 straight on.
+INLINED void multiply_step(float (*sum)[TN], const float* x, const float* y) {
+  EACH(i, TM) EACH(step, TN) {
+    const int j = i % 2 ? TN - 1 - step : step;
+    sum[i][j] = fma(x[i], y[j], sum[i][j]);
+  }
+}
+// sum += the group's share of k, from k_begin on.
+INLINED void multiply_share(float (*sum)[TN], __local float* a_tiles, __local float* b_tiles,
+                            Source from, long k_begin) {
+#pragma unroll
+  for (int s = 0; s < STAGES - 1; ++s) {
+    const long p0 = k_begin + s * BK;
+    if (p0 < from.k_end) copy_tiles(a_tiles + s * A_TILE, b_tiles + s * B_TILE, from, p0);
+    copies_commit();
+  }
+  int slot = 0;
+  float x[2][TM];
+  float y[2][TN];
+  copies_wait(STAGES - 2);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  if (k_begin < from.k_end) load_step(x[0], y[0], a_tiles, b_tiles, 0);
+  for (long p0 = k_begin; p0 < from.k_end; p0 += BK) {
+    // The slot that was read before the last barrier is free.
+    const long ahead = p0 + (STAGES - 1) * BK;
+    const int free_slot = slot == 0 ? STAGES - 1 : slot - 1;
+    if (ahead < from.k_end)
+      copy_tiles(a_tiles + free_slot * A_TILE, b_tiles + free_slot * B_TILE, from, ahead);
+    copies_commit();
+    const int next_slot = slot == STAGES - 1 ? 0 : slot + 1;
+#pragma unroll
+    for (int p = 0; p < STEPS; ++p) {
+      // The next step's operands arrive while this one's are multiplied, across tiles too.
+      if (p < STEPS - 1) {
+        load_step(x[(p + 1) % 2], y[(p + 1) % 2], a_tiles + slot * A_TILE, b_tiles + slot * B_TILE,
+                  p + 1);
+      } else {
+        copies_wait(STAGES - 2);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (p0 + BK < from.k_end)
+          load_step(x[0], y[0], a_tiles + next_slot * A_TILE, b_tiles + next_slot * B_TILE, 0);
+      }
+      multiply_step(sum, x[p % 2], y[p % 2]);
+    }
+    slot = next_slot;
+  }
+}
+
+// The upper half of the shares of a tile's k hands its sums to the lower one, until one share has them all.
+INLINED void add_shares(float (*sum)[TN], __local float* all_tiles) {
+  const int lid = get_local_id(0);
+#pragma unroll
+  for (int half_shares = WK / 2; half_shares > 0; half_shares /= 2) {
+    __local float4* handed = (__local float4*)all_tiles + lid % (half_shares * MN_ITEMS);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (SHARE >= half_shares && SHARE < 2 * half_shares) {
+      EACH_FOUR(i, j) handed[(i * TN + j) / 4 * half_shares * MN_ITEMS] = FOUR(i, j);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (SHARE < half_shares) {
+      EACH_FOUR(i, j) ADD_FOUR(i, j, handed[(i * TN + j) / 4 * half_shares * MN_ITEMS])
+    }
+  }
+}
+
+// An item's sums to c; row0 and col0 are the tile's.
+INLINED void store_sums(float (*sum)[TN], Work work, int m, int n OUTPUT_PARAMS) {
+  const int lid = get_local_id(0);
+  const int lane_m = lid % 32 % LM;
+  const int lane_n = lid % 32 / LM;
+  EACH(i, TM) {
+    const int row = work.row + WARP_ROW + ROW_AT(i);
+    if (row < m) {
+#pragma unroll
+      for (int j = 0; j < TN; j += 4) {
+        const int col = work.col + WARP_COL + COL_AT(j);
+        if (col < n)
+          put_vector((float4)(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]),
+                     ((long)work.batch * m + row) * n + col, col, n - col, OUTPUT);
+      }
+    }
+  }
+}
+
 // c is [batch][m][n]; k, rows_a and rows_b count what a and b hold, which padding makes more than the
 // problem's. Rows of a (b) are lda (ldb) floats long, batches a_batch (b_batch) apart.
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
-    __global const float* restrict a, __global const float* restrict b,
-    __global const float* restrict c0, __global float* restrict c, __global float* parts,
-    __global uint* arrivals, int m, int n, int k, int lda, int ldb, long a_batch, long b_batch, int rows_a, int rows_b,
-    int row_tiles, int col_tiles, int splits, int k_share, float alpha, float beta EPILOGUE_ARGS) {
+    __global const float* restrict a, __global const float* restrict b, __global float* parts,
+    __global uint* arrivals, int m, int n, int k, int lda, int ldb, long a_batch, long b_batch,
+    int rows_a, int rows_b, int row_tiles, int col_tiles, int k_share OUTPUT_ARGS) {
 #if WK == 1
   // Two arrays, so that their addresses are constants: one cost an H200 3 %.
   __local float a_tiles[STAGES * A_TILE] __attribute__((aligned(16)));
@@ -154,189 +264,54 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
   __local float* a_tiles = all_tiles;
   __local float* b_tiles = all_tiles + STAGES * A_TILE;
 #endif
-
 #if SPLIT == 3
   __local uint order;
 #endif
-
   const int lid = get_local_id(0);
-  const int lane = lid % 32;
-  const int share = WK == 1 ? 0 : lid / MN_ITEMS;
-  const int warp = lid / 32 - share * (WM * WN);
-  const int first_step = share * STEPS;
-  const int lane_m = lane % LM;
-  const int lane_n = lane / LM;
-  // Rows and columns of the item's warp within the tile.
-  const int warp_row = warp % WM * (LM * TM);
-  const int warp_col = warp / WM * (LN * TN);
-
-  // Tiles of one matrix: bands of RASTER row tiles, column by column within a band.
-  const int grid = row_tiles * col_tiles;
-  const long group = get_group_id(0);
-  const int tile = (int)(group % grid);
-#if SPLIT == 2
-  const int split = 0;
-  const long batch = group / grid;
-#else
-  const int split = (int)(group / grid % splits);
-  const long batch = group / grid / splits;
-#endif
-  const int band = tile / (RASTER * col_tiles);
-  const int band_rows = min(row_tiles - band * RASTER, RASTER);
-  const int in_band = tile - band * RASTER * col_tiles;
-  const long row0 = (long)(band * RASTER + in_band % band_rows) * BM;
-  const long col0 = (long)(in_band / band_rows) * BN;
-  const int rows_left = (int)min(m - row0, (long)BM);
-  const int cols_left = (int)min(n - col0, (long)BN);
-  // Rows and columns of a and b; padded operands have more than c.
-  const int a_left = (int)min(rows_a - row0, (long)BM);
-  const int b_left = (int)min(rows_b - col0, (long)BN);
-  const bool is_inside = a_left == BM && b_left == BN;
-  const long k_begin = (long)split * k_share;
-  const long k_end = min(k_begin + k_share, (long)k);
-  a += batch * a_batch + (A_DEEP ? row0 * lda : row0);
-  b += batch * b_batch + (B_DEEP ? col0 * ldb : col0);
-
+  const Work work =
+      work_of(get_group_id(0), row_tiles, col_tiles, SPLIT == 2 ? 1 : SPLITS, BM, BN);
   float sum[TM][TN];
-#pragma unroll
-  for (int i = 0; i < TM; ++i)
-#pragma unroll
-    for (int j = 0; j < TN; ++j) sum[i][j] = 0.0f;
-
+  zero_sums(sum);
 #if SPLIT != 2
-#pragma unroll
-  for (int s = 0; s < STAGES - 1; ++s) {
-    const long p0 = k_begin + s * BK;
-    if (p0 < k_end) COPY_BOTH(s, p0)
-    copies_commit();
-  }
-  int slot = 0;
-  float x[2][TM];
-  float y[2][TN];
-  copies_wait(STAGES - 2);
-  barrier(CLK_LOCAL_MEM_FENCE);
-  if (k_begin < k_end) LOAD_BOTH(0, 0, 0)
-  for (long p0 = k_begin; p0 < k_end; p0 += BK) {
-    // The slot that was read before the last barrier is free.
-    const long ahead = p0 + (STAGES - 1) * BK;
-    const int free_slot = slot == 0 ? STAGES - 1 : slot - 1;
-    if (ahead < k_end) COPY_BOTH(free_slot, ahead)
-    copies_commit();
-    const int next_slot = slot == STAGES - 1 ? 0 : slot + 1;
-#pragma unroll
-    for (int p = 0; p < STEPS; ++p) {
-      // The next step's operands arrive while this one's are multiplied, across tiles too.
-      if (p < STEPS - 1) {
-        LOAD_BOTH((p + 1) % 2, slot, p + 1)
-      } else {
-        copies_wait(STAGES - 2);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (p0 + BK < k_end) LOAD_BOTH(0, next_slot, 0)
-      }
-      // Rows there and back: where they reverse, y[j] is still at hand. Hopper reads two banks of registers
-      // once a clock, and a multiply-add of three new operands takes two clocks: 8 + 1 a
-      // row of 8 straight on.
-#pragma unroll
-      for (int i = 0; i < TM; ++i)
-#pragma unroll
-        for (int step = 0; step < TN; ++step) {
-          const int j = i % 2 ? TN - 1 - step : step;
-          sum[i][j] = fma(x[p % 2][i], y[p % 2][j], sum[i][j]);
-        }
-    }
-    slot = next_slot;
-  }
+  const long k_begin = (long)work.split * k_share;
+  const Source from = {a + work.batch * a_batch + (A_DEEP ? (long)work.row * lda : work.row),
+                       b + work.batch * b_batch + (B_DEEP ? (long)work.col * ldb : work.col),
+                       lda, ldb, min(rows_a - work.row, BM), min(rows_b - work.col, BN),
+                       min(k_begin + k_share, (long)k)};
+  multiply_share(sum, a_tiles, b_tiles, from, k_begin);
+#if WK > 1
+  add_shares(sum, all_tiles);
 #endif
-
-#if WK > 1 && SPLIT != 2
-  // The upper half of the shares hands its sums to the lower one, until one share has them all.
-#pragma unroll
-  for (int half_shares = WK / 2; half_shares > 0; half_shares /= 2) {
-    __local float4* handed = (__local float4*)all_tiles + lid % (half_shares * MN_ITEMS);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (share >= half_shares && share < 2 * half_shares) {
-#pragma unroll
-      for (int i = 0; i < TM; ++i)
-#pragma unroll
-        for (int j = 0; j < TN; j += 4)
-          handed[(i * TN + j) / 4 * half_shares * MN_ITEMS] = FOUR(i, j);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (share < half_shares) {
-#pragma unroll
-      for (int i = 0; i < TM; ++i)
-#pragma unroll
-        for (int j = 0; j < TN; j += 4)
-          ADD_FOUR(i, j, handed[(i * TN + j) / 4 * half_shares * MN_ITEMS])
-    }
-  }
 #endif
 
 #if SPLIT
   // An item's sums in fours, the group's items side by side.
-  const long of_tile = batch * grid + tile;
+  const long of_tile = (long)work.batch * row_tiles * col_tiles + work.tile;
   const int fours = MN_ITEMS * TM * TN / 4;
-  __global float4* all = (__global float4*)parts + of_tile * splits * fours + lid;
+  __global float4* all = (__global float4*)parts + of_tile * SPLITS * fours + lid;
 #endif
 #if SPLIT == 1 || SPLIT == 3
-  __global float4* own = all + (long)split * fours;
-  if (share == 0) {
-#pragma unroll
-    for (int i = 0; i < TM; ++i)
-#pragma unroll
-      for (int j = 0; j < TN; j += 4)
-        own[(i * TN + j) / 4 * MN_ITEMS] = FOUR(i, j);
+  __global float4* own = all + (long)work.split * fours;
+  if (SHARE == 0) {
+    EACH_FOUR(i, j) own[(i * TN + j) / 4 * MN_ITEMS] = FOUR(i, j);
   }
 #endif
 #if SPLIT == 1
   return;
 #endif
 #if SPLIT == 3
-  if (!comes_last(arrivals + of_tile, splits, &order)) return;
-#pragma unroll
-  for (int i = 0; i < TM; ++i)
-#pragma unroll
-    for (int j = 0; j < TN; ++j) sum[i][j] = 0.0f;
+  if (!comes_last(arrivals + of_tile, SPLITS, &order)) return;
+  zero_sums(sum);
 #endif
 #if WK > 1
-  if (share > 0) return;
+  if (SHARE > 0) return;
 #endif
 #if SPLIT >= 2
-  for (int s = 0; s < splits; ++s) {
-#pragma unroll
-    for (int i = 0; i < TM; ++i)
-#pragma unroll
-      for (int j = 0; j < TN; j += 4) {
-        ADD_FOUR(i, j, load_shared(all + (long)s * fours + (i * TN + j) / 4 * MN_ITEMS))
-      }
-  }
-#endif
-  c += (batch * m + row0) * n + col0;
-  c0 += (batch * m + row0) * n + col0;
-  EPILOGUE_FROM((batch * m + row0) * n + col0)
-#pragma unroll
-  for (int i = 0; i < TM; ++i) {
-    const int row = warp_row + ROW_AT(i);
-    if (row < rows_left) {
-      __global float* c_row = c + (long)row * n;
-      __global const float* c0_row = c0 + (long)row * n;
-#pragma unroll
-      for (int j = 0; j < TN; j += 4) {
-        const int col = warp_col + COL_AT(j);
-        float4 value = alpha * (float4)(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
-        if (COPY_C == 4 && col + 3 < cols_left) {
-          if (beta != 0.0f) value += beta * *(__global const float4*)(c0_row + col);
-          *(__global float4*)(c_row + col) = EPILOGUE(value, col0 + col, (long)row * n + col);
-        } else {
-          const float lanes[4] = {value.x, value.y, value.z, value.w};
-#pragma unroll
-          for (int l = 0; l < 4; ++l)
-            if (col + l < cols_left) {
-              const float one = beta != 0.0f ? lanes[l] + beta * c0_row[col + l] : lanes[l];
-              c_row[col + l] = EPILOGUE_ONE(one, col0 + col + l, (long)row * n + col + l);
-            }
-        }
-      }
+  for (int s = 0; s < SPLITS; ++s) {
+    EACH_FOUR(i, j) {
+      ADD_FOUR(i, j, load_shared(all + (long)s * fours + (i * TN + j) / 4 * MN_ITEMS))
     }
   }
+#endif
+  store_sums(sum, work, m, n, OUTPUT);
 }

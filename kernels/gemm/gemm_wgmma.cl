@@ -20,9 +20,6 @@
 // gemm_parts.cl first. SPLITS > 1: each group takes a share of k and writes its sums to `parts`.
 
 #define CONSUMERS (WM / 4)  // warpgroups: four warps multiply together
-#define BM (WM * MT * 16)
-#define BN (NT * 8)
-#define OWN_COLS (BN / (1 + GATE))
 #define STEPS (ROW / 32)  // a wgmma takes 32 bytes of k
 #define ITEMS (CONSUMERS * 128 + 32)
 #define BLOCK (64 * ROW)  // bytes of 64 rows
@@ -95,25 +92,6 @@ void consumer_barrier(int consumer) {
   asm volatile("bar.sync %0, 128;" ::"r"(1 + consumer) : "memory");
 }
 
-// Work is numbered by tile, then share of k, then batch. Neighbours walk c in bands of RASTER row tiles,
-// which share tiles of a and b in the L2 cache.
-typedef struct {
-  int row, col, split, batch;
-} Work;
-Work work_of(int number, int row_tiles, int col_tiles) {
-  const int tile_count = row_tiles * col_tiles;
-  const int tile = number % tile_count;
-  const int band = tile / (RASTER * col_tiles);
-  const int in_band = tile - band * RASTER * col_tiles;
-  const int band_rows = min(RASTER, row_tiles - band * RASTER);
-  Work work;
-  work.row = (band * RASTER + in_band % band_rows) * BM;
-  work.col = in_band / band_rows * OWN_COLS;
-  work.split = number / tile_count % SPLITS;
-  work.batch = number / tile_count / SPLITS;
-  return work;
-}
-
 // One work-item starts all copies of a group.
 void produce(uint stages, uint full, uint empty, ulong maps, int n, int k, int k_share,
              int row_tiles, int col_tiles, int count) {
@@ -122,7 +100,7 @@ void produce(uint stages, uint full, uint empty, ulong maps, int n, int k, int k
   uint stage = 0;
   uint parity = 1;  // nobody holds a stage at first
   for (int number = get_group_id(0); number < count; number += get_num_groups(0)) {
-    const Work work = work_of(number, row_tiles, col_tiles);
+    const Work work = work_of(number, row_tiles, col_tiles, SPLITS, BM, OWN_COLS);
     const int k_begin = work.split * k_share;
     const int k_end = min(k_begin + k_share, k);
     for (int at = k_begin; at < k_end; at += BK) {
@@ -316,7 +294,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
   uint stage = 0;
   uint parity = 0;
   for (int number_of = get_group_id(0); number_of < count; number_of += get_num_groups(0)) {
-    const Work work = work_of(number_of, row_tiles, col_tiles);
+    const Work work = work_of(number_of, row_tiles, col_tiles, SPLITS, BM, OWN_COLS);
     const int k_begin = work.split * k_share;
     const int k_end = min(k_begin + k_share, k);
     number sum[MT][NT * 4];

@@ -13,7 +13,7 @@
 #include "core/math.hpp"
 #include "gemm_cl.hpp"
 #include "generated_catalogue.hpp"
-#include "kernels/gemm/opencl_paths.hpp"
+#include "kernels/gemm/opencl_plans.hpp"
 #include "kernels/gemm/operands_refusal.hpp"
 
 namespace rooflane::gemm {
@@ -26,8 +26,7 @@ using std::int64_t;
 constexpr Tunable tunables[] = {
     {"path",
      "0: tiles, any device and number format; 1: pipelined tiles; 2: m or n of at most 32, with "
-     "stored weights m of at most 8; 3: the one of math 3xtf32; 5: matrix units for short formats; "
-     "7: wgmma",
+     "stored weights m of at most 8; 3: matrix units; 7: wgmma",
      0, 7, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"v", "floats per vector along n: 1, 2, 4, 8 or 16", 1, 16},
@@ -47,11 +46,9 @@ constexpr Tunable tunables[] = {
     {"lm", "items of a warp along m", 1, 32},
     {"tn", "columns of an item's results", 1, 32},
     {"stages", "tiles in local memory: one is used, the others arrive", 2, 8},
-    {"chunk", "fragments along k that are summed before float32 additions", 1, 4},
-    {"packed", "1: operands are split and laid out as fragments once", 0, 1},
-    {"most_registers", "that the compiler may give an item; 0: as it likes", 0, 255},
+    {"packed", "math 3xtf32, 1: operands are split once, when they are rearranged", 0, 1},
     {"raster", "row tiles of a band", 1, 64},
-    {"turn", "1: a is laid out anew first; 2: b; 3: both", 0, 3},
+    {"rearranged", "1: a is rearranged first; 2: b; 3: both", 0, 3},
     {"regs", "code_path 1: most registers of an item; 0: the compiler decides", 0, 255},
     {"splits", "groups that share the k of a tile", 1, 64},
     {"rows", "rows of the long operand per warp", 1, 8},
@@ -61,34 +58,38 @@ constexpr Tunable tunables[] = {
 };
 
 struct Tile {
-  int64_t v, tm, tv, mt, nt, wx, wy, bk, pad, resident;
-
-  static Tile from(const Tuning& t) {
-    const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("v"),  get("tm"), get("tv"), get("mt"),       get("nt"),
-            get("wx"), get("wy"), get("bk"), t.get("pad", 0), get("resident")};
-  }
-  Tuning tuning() const {
-    return {{"path", path_tiles}, {"code_path", 0}, {"v", v},     {"tm", tm},
-            {"tv", tv},           {"mt", mt},       {"nt", nt},   {"wx", wx},
-            {"wy", wy},           {"bk", bk},       {"pad", pad}, {"resident", resident}};
-  }
+  int64_t v, tm, tv, mt, nt, wx, wy, bk, pad, resident, code_path = 0;
   int64_t bm() const { return mt * wy * tm; }
   int64_t bn() const { return nt * wx * tv * v; }
   int64_t items() const { return wx * wy; }
   // With gate=1 a group has two tiles of b.
-  std::size_t local_bytes(const Gemm& g) const {
-    return static_cast<std::size_t>(bk * (bm() + bn() * (g.gate ? 2 : 1) + 2 * pad)) *
-           sizeof(float);
+  int64_t local_bytes(const Gemm& g) const {
+    return 4 * bk * (bm() + bn() * (g.gate ? 2 : 1) + 2 * pad);
   }
 };
+constexpr Field<Tile> fields[] = {{"code_path", &Tile::code_path, 0},
+                                  {"v", &Tile::v},
+                                  {"tm", &Tile::tm},
+                                  {"tv", &Tile::tv},
+                                  {"mt", &Tile::mt},
+                                  {"nt", &Tile::nt},
+                                  {"wx", &Tile::wx},
+                                  {"wy", &Tile::wy},
+                                  {"bk", &Tile::bk},
+                                  {"pad", &Tile::pad, 0},
+                                  {"resident", &Tile::resident}};
+Tile read(const Tuning& tuning) { return read_tuning<Tile>(fields, tuning); }
+Tuning written(const Tile& x) { return tuning_of<Tile>(path_tiles, fields, x); }
 
-// Whether gemm.cl can be built with this tile for this device.
-bool fits(const Tile& t, const Gemm& g, const DeviceInfo& info) {
+// Why gemm.cl cannot be built with this tile for this device.
+std::optional<std::string> defect_of(const Tile& t, const Gemm& g, const DeviceInfo& info) {
   const auto power = [](int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); };
-  return power(t.v) && power(t.items()) && power(t.bk) && t.pad % t.v == 0 &&
-         static_cast<std::size_t>(t.items()) <= info.max_work_group &&
-         t.local_bytes(g) <= info.local_bytes;
+  return unmet_need(
+      path_tiles,
+      {{t.code_path == 0, "code_path=0"},
+       {power(t.v) && power(t.items()) && power(t.bk), "powers of two for v, bk and wx·wy"},
+       {t.pad % t.v == 0, "pad that is a multiple of v"}},
+      {0, t.items(), t.local_bytes(g), 0}, info);
 }
 
 // A CPU device runs one item per group: the loops over items that barriers force would put the
@@ -131,154 +132,105 @@ std::vector<Tile> gpu_tiles(const Gemm& g, const DeviceInfo& info) {
 std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
   std::vector<Tuning> list;
   for (const Tile& t : info.kind == DeviceKind::cpu ? cpu_tiles(g, info) : gpu_tiles(g, info)) {
-    if (fits(t, g, info)) list.push_back(t.tuning());
+    if (!defect_of(t, g, info)) list.push_back(written(t));
   }
   // Fits every device that OpenCL allows: 16 items, 4 KB of local memory.
-  if (list.empty()) list.push_back(Tile{4, 4, 1, 1, 1, 4, 4, 16, 4, 1}.tuning());
+  if (list.empty()) list.push_back(written({4, 4, 1, 1, 1, 4, 4, 16, 4, 1}));
   return list;
 }
 
-// On NVIDIA's devices the paths 5, 7 and 2, where they serve, come first; the tiles are behind them
-// on every device.
-std::vector<Tuning> formats_tunings(const Problem& problem, const Environment& env) {
-  const DeviceInfo& info = opencl::device(env.device);
-  std::vector<Guess> guesses = mma_guesses(problem, env);
-  for (const auto& more : {skinny_guesses(problem, env), wgmma_guesses(problem, env)}) {
-    guesses.insert(guesses.end(), more.begin(), more.end());
-  }
-  std::stable_sort(guesses.begin(), guesses.end(),
-                   [](const Guess& x, const Guess& y) { return x.ns < y.ns; });
-  constexpr std::size_t most_guesses = 8;
-  if (guesses.size() > most_guesses) guesses.resize(most_guesses);
-  std::vector<Tuning> list = tile_tunings(Gemm(problem), info);
-  std::vector<Tuning> others;
-  for (const Guess& guess : guesses) others.push_back(guess.tuning);
-  const bool are_first = best_code_path(info) == 1;
-  list.insert(are_first ? list.begin() : list.end(), others.begin(), others.end());
-  return list;
-}
-
-// GPUs: the paths' best guesses, fastest first, and the tiles that any device takes behind them.
-// CPU devices: tiles; one tuning of each other path comes last, so that every path runs on any
-// device.
+// Every path's best guesses, fastest first, and the tiles that any device takes: behind them on
+// GPUs (of number formats on NVIDIA's: the paths were made for that code path), before them on CPU
+// devices.
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
-  const Gemm g(problem);
-  if (has_formats(problem, env)) return formats_tunings(problem, env);
-  if (env.math == math_3xtf32.name) return tensor_tunings(g, info);
-  std::vector<Guess> guesses = pipeline_guesses(g, info);
-  const std::vector<Guess> skinny = skinny_guesses(problem, env);
-  if (info.kind == DeviceKind::cpu) {
-    std::vector<Tuning> list = tile_tunings(g, info);
-    if (!guesses.empty()) list.push_back(guesses.back().tuning);
-    if (!skinny.empty()) list.push_back(skinny.front().tuning);
-    return list;
+  std::vector<Guess> guesses;
+  for (auto* of_path : {pipeline_guesses, skinny_guesses, tensor_guesses, wgmma_guesses}) {
+    const std::vector<Guess> more = of_path(problem, env);
+    guesses.insert(guesses.end(), more.begin(), more.end());
   }
-  guesses.insert(guesses.end(), skinny.begin(), skinny.end());
   std::stable_sort(guesses.begin(), guesses.end(),
                    [](const Guess& x, const Guess& y) { return x.ns < y.ns; });
   constexpr std::size_t most_guesses = 12;
   if (guesses.size() > most_guesses) guesses.resize(most_guesses);
   std::vector<Tuning> list;
   for (const Guess& guess : guesses) list.push_back(guess.tuning);
-  list.push_back(tile_tunings(g, info).front());
+  if (env.math == math_3xtf32.name) return list;
+  std::vector<Tuning> tiles = tile_tunings(Gemm(problem), info);
+  const bool are_behind =
+      has_formats(problem, env) ? best_code_path(info) == 1 : info.kind != DeviceKind::cpu;
+  // One is enough behind those that were made for GPUs.
+  if (are_behind) tiles.resize(1);
+  list.insert(are_behind ? list.end() : list.begin(), tiles.begin(), tiles.end());
   return list;
 }
 
-class TilePlan final : public opencl::DevicePlan {
+class TilePlan final : public GemmPlan {
  public:
   TilePlan(const Problem& problem, const Tuning& tuning, const Environment& env,
            const Operands& constants)
-      : DevicePlan(problem, tuning, env) {
-    const Gemm g(problem);
-    if (g.empty()) return;
-    const Tile t = Tile::from(tuning);
-    const int64_t row_tiles = tiles(g.m, t.bm());
-    const int64_t col_tiles = tiles(g.n, t.bn());
-    const int64_t k = g.reads_ab() ? g.k : 0;
-    cl_mem c = copy_of("c");
-    // Arguments that the kernel does not read still need a buffer.
-    cl_mem a = k == 0 ? c : copy_of("a");
-    cl_mem b = k == 0 ? c : copy_of("b", constants);
-    cl_mem scale =
-        k == 0 || problem.dtype("b_type") != &int8_per_channel ? c : copy_of("b_scale", constants);
-    const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
-    gemm_ = kernel(gemm_cl,
-                   fmt::format("-DA_TYPE={} -DTRANS_A={:d} -DTRANS_B={:d}{}{}",
-                               number_of(problem.dtype("a_type")), g.trans_a, g.trans_b,
-                               opencl::defines(tuning), output_options(problem, t.v)),
-                   "gemm");
-    gemm_.set_args(context(), a, b, scale, as_int(g.m), as_int(g.n), as_int(k), as_int(row_tiles),
-                   as_int(col_tiles));
-    add_output_args(
-        gemm_, context(), g, [this](const char* tensor) { return copy_of(tensor); }, c);
-    size_ = {static_cast<std::size_t>(g.batch * row_tiles * col_tiles),
-             static_cast<std::size_t>(t.items())};
+      : GemmPlan(problem, tuning, env) {
+    if (g_.empty()) return;
+    const Tile t = read(tuning);
+    const int64_t row_tiles = tiles(g_.m, t.bm());
+    const int64_t col_tiles = tiles(g_.n, t.bn());
+    const bool has_scale = problem.dtype("b_type") == &int8_per_channel;
+    gemm_ = {kernel(gemm_cl,
+                    fmt::format("-DA_TYPE={} -DTRANS_A={:d} -DTRANS_B={:d}{}{}",
+                                number_of(problem.dtype("a_type")), g_.trans_a, g_.trans_b,
+                                opencl::defines(tuning), output_options(problem, t.v)),
+                    "gemm"),
+             launch_of(g_.batch * row_tiles * col_tiles, t.items())};
+    gemm_.call.set_args(context(), operand("a", constants), operand("b", constants),
+                        operand(has_scale ? "b_scale" : "b", constants), as_cl_int(g_.m),
+                        as_cl_int(g_.n), as_cl_int(g_.reads_ab() ? g_.k : 0), as_cl_int(row_tiles),
+                        as_cl_int(col_tiles));
+    add_output(gemm_.call);
+    path_ = problem.dtype("c_type") == &int32 ? "integer multiply-add" : "fma";
   }
-
-  PlanFacts facts() const override {
-    PlanFacts facts = DevicePlan::facts();
-    facts.path = problem().dtype("c_type") == &int32 ? "integer multiply-add" : "fma";
-    return facts;
-  }
-
- private:
-  void enqueue() override { launch(gemm_, size_); }
-
-  opencl::KernelCall gemm_;
-  opencl::Launch size_{};
 };
 
 // Sizes and places in a matrix are counted in int, a tile's side beyond an edge included.
 constexpr int64_t longest = (int64_t{1} << 31) - 1024;
 
-std::optional<std::string> tiles_unsupported(const Problem& problem, const Environment& env) {
+std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
+  const bool is_3xtf32 = env.math == math_3xtf32.name;
+  if (is_3xtf32 && has_formats(problem, env)) {
+    return fmt::format("math {}: of float32 alone and without gate=1", env.math);
+  }
+  if (auto reason = unrounded_operands(problem, env)) return reason;
   const Gemm g(problem);
   if (std::max({g.m, g.b_cols(), g.k, g.batch}) >= longest) {
     return fmt::format("sizes must stay below {}", longest);
   }
-  // b once more when it is constant, or packed by path 5.
+  // b once more when it is constant, or rearranged for matrix units.
   const bool is_copied = g.prepack || has_formats(problem, env);
-  return opencl::unsupported_anywhere(
-      problem, env,
+  const double b_bytes =
       is_copied ? static_cast<double>(g.batch) *
                       static_cast<double>(problem.dtype("b_type")->bytes(g.k * g.b_cols()))
-                : 0);
-}
-
-std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
-  if (env.math == math_3xtf32.name && has_formats(problem, env)) {
-    return fmt::format("math {}: of float32 alone and without gate=1", env.math);
-  }
-  if (auto reason = unrounded_operands(problem, env)) return reason;
-  return env.math == math_3xtf32.name ? tensor_unsupported(problem, env)
-                                      : tiles_unsupported(problem, env);
+                : 0;
+  auto reason = opencl::unsupported_anywhere(problem, env, b_bytes);
+  if (reason || !is_3xtf32) return reason;
+  const std::vector<Tuning> list = tunings(problem, env);
+  if (list.empty()) return fmt::format("math {}: the matrices are too large", env.math);
+  return opencl::unsupported_anywhere(problem, env,
+                                      b_bytes + tensor_beside_bytes(problem, list.front()));
 }
 
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const std::int64_t path = tuning.get("path", path_tiles);
-  if ((path == path_tensor) != (env.math == math_3xtf32.name)) {
+  if (env.math == math_3xtf32.name && path != path_tensor) {
     return fmt::format("path={} is not of math {}", path, env.math);
   }
-  if (path == path_pipeline && has_formats(problem, env)) {
-    return fmt::format("path={} takes float32 alone and no gate=1", path);
-  }
-  if (path == path_mma) return mma_defect(problem, tuning, env);
   if (path == path_wgmma) return wgmma_defect(problem, tuning, env);
-  if (path == path_tensor) return tensor_defect(Gemm(problem), tuning, info);
-  if (path == path_pipeline) return pipeline_defect(Gemm(problem), tuning, info);
+  if (path == path_tensor) return tensor_defect(problem, tuning, env);
+  if (path == path_pipeline) return pipeline_defect(problem, tuning, env);
   if (path == path_skinny) return skinny_defect(problem, tuning, env);
-  // 4 and 6 were paths of earlier versions: stored tunings still name them.
+  // 4, 5 and 6 were paths of earlier versions: stored tunings still name them.
   if (path != path_tiles) return fmt::format("there is no path={}", path);
-  if (tuning.get("code_path", 0) != 0) return "path=0 needs code_path=0";
-  const Tile t = Tile::from(tuning);
-  if (fits(t, Gemm(problem), info)) return std::nullopt;
-  return fmt::format(
-      "v, bk and wx·wy must be powers of two, pad a multiple of v, wx·wy at most {} and the tiles "
-      "at most {} bytes on {}, not {} and {}",
-      info.max_work_group, info.local_bytes, info.name, t.items(), t.local_bytes(Gemm(problem)));
+  return defect_of(read(tuning), Gemm(problem), info);
 }
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
@@ -292,8 +244,6 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
       return skinny_plan(problem, complete, env, constants);
     case path_tensor:
       return tensor_plan(problem, complete, env, constants);
-    case path_mma:
-      return mma_plan(problem, complete, env, constants);
     case path_wgmma:
       return wgmma_plan(problem, complete, env, constants);
     default:
@@ -311,16 +261,6 @@ static_assert(static_cast<int>(Op::bias) == 0 && static_cast<int>(Op::relu) == 1
               static_cast<int>(Op::gelu_tanh) == 4 && static_cast<int>(Op::silu) == 5 &&
               static_cast<int>(Op::add) == 6 && static_cast<int>(Op::clamp) == 7);
 
-std::string epilogue_options(const Problem& problem) {
-  const Epilogue epilogue(problem);
-  if (epilogue.empty()) return {};
-  return fmt::format(
-      " -DCHAIN={} -DHAS_BIAS={:d} -DHAS_ADD={:d} -DSLOPE={:a}f -DLOW={:a}f "
-      "-DHIGH={:a}f",
-      static_cast<std::int64_t>(problem.value("epilogue")), epilogue.has(Op::bias),
-      epilogue.has(Op::add), epilogue.slope, epilogue.low, epilogue.high);
-}
-
 bool has_formats(const Problem& problem, const Environment& env) {
   if (env.math != fp32.name && env.math != math_3xtf32.name) return true;
   return problem.flag("gate") || problem.dtype("a_type") != &float32 ||
@@ -334,9 +274,43 @@ int number_of(DType type) {
 }
 
 std::string output_options(const Problem& problem, std::int64_t v) {
+  const Epilogue epilogue(problem);
+  const std::string chain =
+      epilogue.empty()
+          ? ""
+          : fmt::format(
+                " -DCHAIN={} -DHAS_BIAS={:d} -DHAS_ADD={:d} -DSLOPE={:a}f -DLOW={:a}f "
+                "-DHIGH={:a}f",
+                static_cast<std::int64_t>(problem.value("epilogue")), epilogue.has(Op::bias),
+                epilogue.has(Op::add), epilogue.slope, epilogue.low, epilogue.high);
   return fmt::format(" -DV={} -DB_TYPE={} -DC_TYPE={} -DGATE={:d} -DC_VECTORS={:d}{}", v,
                      number_of(problem.dtype("b_type")), number_of(problem.dtype("c_type")),
-                     problem.flag("gate"), problem.size("n") % v == 0, epilogue_options(problem));
+                     problem.flag("gate"), problem.size("n") % v == 0, chain);
+}
+
+int64_t local_limit(int64_t code_path, const DeviceInfo& info) {
+  return static_cast<int64_t>(code_path == 1 ? opencl::features(info.index).static_local_bytes
+                                             : info.local_bytes);
+}
+
+std::optional<std::string> unmet_need(int64_t path, std::initializer_list<Need> needs,
+                                      const GroupUse& use, const DeviceInfo& info) {
+  for (const Need& need : needs) {
+    if (!need.holds) return fmt::format("path={} needs {}", path, need.what);
+  }
+  if (use.items > static_cast<int64_t>(info.max_work_group)) {
+    return fmt::format("path={} needs at most {} items in a group on {}, not {}", path,
+                       info.max_work_group, info.name, use.items);
+  }
+  if (const int64_t limit = local_limit(use.code_path, info); use.local_bytes > limit) {
+    return fmt::format("path={} needs at most {} bytes of local memory on {}, not {}", path, limit,
+                       info.name, use.local_bytes);
+  }
+  if (use.parts_bytes > most_parts_bytes) {
+    return fmt::format("path={} needs partial sums of splits of at most {:.0f} bytes, not {:.0f}",
+                       path, most_parts_bytes, use.parts_bytes);
+  }
+  return std::nullopt;
 }
 
 std::int64_t best_code_path(const DeviceInfo& info) {

@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "backends/opencl_features.hpp"
+#include "core/math.hpp"
 #include "gemm_pipeline_cl.hpp"
-#include "gemm_transpose_cl.hpp"
-#include "kernels/gemm/opencl_paths.hpp"
+#include "kernels/gemm/opencl_plans.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -18,38 +18,15 @@ using opencl::DeviceInfo;
 using std::int64_t;
 
 struct Pipeline {
-  int64_t code_path, wm, wn, wk, lm, tm, tn, bk, stages, raster, turn, regs, splits;
-
-  static Pipeline from(const Tuning& t) {
-    const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("code_path"), get("wm"),        get("wn"),    get("wk"),     get("lm"),
-            get("tm"),        get("tn"),        get("bk"),    get("stages"), get("raster"),
-            t.get("turn", 0), t.get("regs", 0), get("splits")};
-  }
-  Tuning tuning() const {
-    return {{"path", path_pipeline},
-            {"code_path", code_path},
-            {"wm", wm},
-            {"wn", wn},
-            {"wk", wk},
-            {"lm", lm},
-            {"tm", tm},
-            {"tn", tn},
-            {"bk", bk},
-            {"stages", stages},
-            {"raster", raster},
-            {"turn", turn},
-            {"regs", regs},
-            {"splits", splits}};
-  }
+  int64_t code_path, wm, wn, wk, lm, tm, tn, bk, stages, raster, rearranged, splits;
   int64_t items() const { return 32 * wm * wn * wk; }
   int64_t bm() const { return wm * lm * tm; }
   int64_t bn() const { return wn * (32 / lm) * tn; }
-  bool turns_a() const { return turn & 1; }
-  bool turns_b() const { return turn & 2; }
+  bool rearranges_a() const { return rearranged & 1; }
+  bool rearranges_b() const { return rearranged & 2; }
   // Whether the pipeline sees rows along k.
-  bool a_deep(const Gemm& g) const { return !g.trans_a && !turns_a(); }
-  bool b_deep(const Gemm& g) const { return g.trans_b && !turns_b(); }
+  bool a_deep(const Gemm& g) const { return !g.trans_a && !rearranges_a(); }
+  bool b_deep(const Gemm& g) const { return g.trans_b && !rearranges_b(); }
   int64_t local_bytes(const Gemm& g) const {
     const int64_t row = bm() + (a_deep(g) ? 4 : 0) + bn() + (b_deep(g) ? 4 : 0);
     return stages * bk * row * static_cast<int64_t>(sizeof(float));
@@ -61,6 +38,21 @@ struct Pipeline {
   // Results, operands of about three steps, addresses and counters: what NVIDIA's compiler took.
   int64_t registers() const { return std::min<int64_t>(255, tm * tn + 3 * (tm + tn) + 50); }
 };
+constexpr Field<Pipeline> fields[] = {{"code_path", &Pipeline::code_path},
+                                      {"wm", &Pipeline::wm},
+                                      {"wn", &Pipeline::wn},
+                                      {"wk", &Pipeline::wk},
+                                      {"lm", &Pipeline::lm},
+                                      {"tm", &Pipeline::tm},
+                                      {"tn", &Pipeline::tn},
+                                      {"bk", &Pipeline::bk},
+                                      {"stages", &Pipeline::stages},
+                                      {"raster", &Pipeline::raster},
+                                      {"rearranged", &Pipeline::rearranged, 0},
+
+                                      {"splits", &Pipeline::splits}};
+Pipeline read(const Tuning& tuning) { return read_tuning<Pipeline>(fields, tuning); }
+Tuning written(const Pipeline& x) { return tuning_of<Pipeline>(path_pipeline, fields, x); }
 
 // The longest step inside the kernel is 256 rows, counted in int.
 constexpr int64_t longest_row = (int64_t{1} << 31) / 512;
@@ -71,16 +63,16 @@ struct Layout {
   bool deep;
   int64_t elements() const { return deep ? rows * ld : k * ld; }
 };
-Layout layout(int64_t rows, int64_t k, bool deep, bool turns, int64_t tile, int64_t bk) {
-  if (!turns) return {rows, k, deep ? k : rows, deep};
+Layout layout(int64_t rows, int64_t k, bool deep, bool rearranges, int64_t tile, int64_t bk) {
+  if (!rearranges) return {rows, k, deep ? k : rows, deep};
   const int64_t padded = tiles(rows, tile) * tile;
   return {padded, tiles(k, bk) * bk, padded, false};
 }
 Layout layout_a(const Pipeline& p, const Gemm& g) {
-  return layout(g.m, g.k, !g.trans_a, p.turns_a(), p.bm(), p.bk);
+  return layout(g.m, g.k, !g.trans_a, p.rearranges_a(), p.bm(), p.bk);
 }
 Layout layout_b(const Pipeline& p, const Gemm& g) {
-  return layout(g.n, g.k, g.trans_b, p.turns_b(), p.bn(), p.bk);
+  return layout(g.n, g.k, g.trans_b, p.rearranges_b(), p.bn(), p.bk);
 }
 
 // Whether the group's items cover whole rows of both tiles.
@@ -91,10 +83,10 @@ bool copies_fit(const Pipeline& p, const Gemm& g) {
          (b.deep || p.bn() / copy_width(b.ld) <= p.items());
 }
 
-double turned_bytes(const Pipeline& p, const Gemm& g) {
+double rearranged_bytes(const Pipeline& p, const Gemm& g) {
   return 4.0 * static_cast<double>(g.batch) *
-         static_cast<double>((p.turns_a() ? layout_a(p, g).elements() : 0) +
-                             (p.turns_b() ? layout_b(p, g).elements() : 0));
+         static_cast<double>((p.rearranges_a() ? layout_a(p, g).elements() : 0) +
+                             (p.rearranges_b() ? layout_b(p, g).elements() : 0));
 }
 
 // Whether operands, their new layouts and partial sums have room beside each other.
@@ -107,22 +99,35 @@ bool has_room(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
                            ? static_cast<double>(p.splits) *
                                  of(tiles(g.m, p.bm()) * p.bm(), tiles(g.n, p.bn()) * p.bn())
                            : 0;
-  const double turned = turned_bytes(p, g);
-  const double all = of(g.m, g.k) + of(g.n, g.k) + 2 * c + parts + turned;
-  return parts <= most_parts_bytes && turned <= most_turned_bytes &&
-         std::max(parts, turned) <= static_cast<double>(info.max_buffer_bytes) &&
-         (parts + turned == 0 || all <= static_cast<double>(info.global_bytes));
+  const double again = rearranged_bytes(p, g);
+  const double all = of(g.m, g.k) + of(g.n, g.k) + 2 * c + parts + again;
+  return parts <= most_parts_bytes && again <= most_rearranged_bytes &&
+         std::max(parts, again) <= static_cast<double>(info.max_buffer_bytes) &&
+         (parts + again == 0 || all <= static_cast<double>(info.global_bytes));
 }
 
-bool fits(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
+std::optional<std::string> defect_of(const Pipeline& p, const Problem& problem,
+                                     const Environment& env) {
+  const DeviceInfo& info = opencl::device(env.device);
+  const Gemm g(problem);
   const auto power = [](int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); };
-  return power(p.wm) && power(p.wn) && power(p.lm) && p.lm <= 32 && p.tm % 4 == 0 &&
-         p.tn % 4 == 0 && power(p.bm()) && power(p.bn()) && power(p.wk) && power(p.bk) &&
-         p.bk >= 8 && p.bk / p.wk >= 2 && p.handed_bytes() <= p.local_bytes(g) && p.stages >= 2 &&
-         copies_fit(p, g) && static_cast<std::size_t>(p.items()) <= info.max_work_group &&
-         p.local_bytes(g) <= local_limit(p.code_path, info) &&
-         (p.code_path == 0 || opencl::features(info.index).nvidia_code_path()) &&
-         std::max({g.m, g.n, g.k}) < longest_row && has_room(p, g, info);
+  return unmet_need(
+      path_pipeline,
+      {{!has_formats(problem, env), "float32 alone and no gate=1"},
+       {p.code_path == 0 || best_code_path(info) == 1, "code_path=0 without NVIDIA's inline PTX"},
+       {power(p.wm) && power(p.wn) && power(p.wk) && power(p.lm) && p.lm <= 32,
+        "powers of two for wm, wn, wk and lm"},
+       {p.tm % 4 == 0 && p.tn % 4 == 0 && power(p.bm()) && power(p.bn()),
+        "multiples of 4 for tm and tn, and tiles with sides that are powers of two"},
+       {power(p.bk) && p.bk >= 8 && p.bk / p.wk >= 2, "a power of two for bk, at least 8 and 2·wk"},
+       {p.stages >= 2, "stages of at least 2"},
+       {p.handed_bytes() <= p.local_bytes(g),
+        "tiles as large as the sums that shares of k hand over"},
+       {copies_fit(p, g), "a row of a tile of at most one copy for each item of a group"},
+       {std::max({g.m, g.n, g.k}) < longest_row && groups_of(g, p.bm(), p.bn(), p.splits) < 2e9,
+        "sizes below 2^22"},
+       {has_room(p, g, info), "room on the device for transposed operands and partial sums"}},
+      {p.code_path, p.items(), p.local_bytes(g), 0}, info);
 }
 
 // Groups that share a unit: of 64K registers, 2048 items and the local memory (228 KB on Hopper;
@@ -168,8 +173,7 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
     const double busy = share * std::pow(std::min(1.0, warps / 8), 0.38) / (1 + copies);
     return groups_of_unit * (tile_mads / (gpu.mads_per_ns * busy) + tile_end_ns) + wave_start_ns;
   };
-  const auto groups =
-      static_cast<double>(g.batch * tiles(g.m, p.bm()) * tiles(g.n, p.bn()) * p.splits);
+  const double groups = groups_of(g, p.bm(), p.bn(), p.splits);
   const auto per_unit = static_cast<double>(groups_per_unit(p, g, info));
   const double full_waves = std::floor(groups / (gpu.units * per_unit));
   const double rest = groups - full_waves * gpu.units * per_unit;
@@ -184,10 +188,10 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
       p.splits > 1 ? 2 * bytes(g.m, g.n) * static_cast<double>(p.splits) / gpu.bytes_per_ns : 0;
   // Read and written; a constant b was transposed while planning.
   Pipeline run_time = p;
-  if (g.prepack) run_time.turn &= 1;
-  const int launches = 1 + (run_time.turns_a() ? 1 : 0) + (run_time.turns_b() ? 1 : 0);
+  if (g.prepack) run_time.rearranged &= 1;
+  const int launches = 1 + (run_time.rearranges_a() ? 1 : 0) + (run_time.rearranges_b() ? 1 : 0);
   return std::max(compute_ns, memory_ns) + launches * gpu.launch_ns + parts_ns +
-         3 * turned_bytes(run_time, g) / gpu.bytes_per_ns;
+         3 * rearranged_bytes(run_time, g) / gpu.bytes_per_ns;
 }
 
 struct Shape {
@@ -208,159 +212,87 @@ constexpr Shape shapes[] = {
     {1, 1, 8, 4, 8, 4, 64, 3},  {1, 4, 1, 4, 4, 4, 16, 4},  {1, 1, 1, 4, 4, 4, 16, 2},
 };
 
-class PipelinePlan final : public opencl::DevicePlan {
+class PipelinePlan final : public GemmPlan {
  public:
   PipelinePlan(const Problem& problem, const Tuning& tuning, const Environment& env,
                const Operands& constants)
-      : DevicePlan(problem, tuning, env), g_(problem) {
+      : GemmPlan(problem, tuning, env) {
     if (g_.empty()) return;
-    const Pipeline p = Pipeline::from(tuning);
+    const Pipeline p = read(tuning);
     const Layout a_layout = layout_a(p, g_);
     const Layout b_layout = layout_b(p, g_);
-    const std::string options = fmt::format(
-        "-DCODE_PATH={} -DWM={} -DWN={} -DWK={} -DLM={} -DTM={} -DTN={} -DBK={} -DSTAGES={} "
-        "-DRASTER={} "
-        "-DA_DEEP={:d} -DB_DEEP={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DV=4{}",
-        p.code_path, p.wm, p.wn, p.wk, p.lm, p.tm, p.tn, p.bk, p.stages, p.raster, a_layout.deep,
-        b_layout.deep, copy_width(a_layout.ld), copy_width(b_layout.ld), copy_width(g_.n),
-        epilogue_options(problem));
+    const std::string options =
+        fmt::format("-DA_DEEP={:d} -DB_DEEP={:d} -DCOPY_A={} -DCOPY_B={}{}{}", a_layout.deep,
+                    b_layout.deep, copy_width(a_layout.ld), copy_width(b_layout.ld),
+                    opencl::defines(tuning), output_options(problem));
     const int64_t row_tiles = tiles(g_.m, p.bm());
     const int64_t col_tiles = tiles(g_.n, p.bn());
-    const bool reads_ab = g_.reads_ab();
-    const int64_t k = !reads_ab ? 0 : std::min(a_layout.k, b_layout.k);
-    const int64_t k_share = tiles(tiles(k, p.bk), p.splits) * p.bk;
-    cl_mem c = copy_of("c");
-    // Arguments that the kernel does not read still need a buffer.
-    cl_mem a = reads_ab ? copy_of("a") : c;
-    cl_mem b = reads_ab && !g_.prepack ? copy_of("b") : c;
-    opencl::DeviceBuffer plain_b;
-    if (g_.prepack && reads_ab) {
-      const View& constant = constants.at("b");
-      const auto bytes = static_cast<std::size_t>(constant.elements()) * sizeof(float);
-      plain_b = opencl::DeviceBuffer(context(), p.turns_b() ? bytes : 0);
-      b = p.turns_b() ? plain_b.get() : packed(bytes);
-      write_now(b, constant);
-    }
-    if (reads_ab && p.turns_a()) {
-      a = turned(a_, a, a_layout, g_.m, !g_.trans_a, false);
-    }
-    if (reads_ab && p.turns_b()) {
-      b = turned(b_, b, b_layout, g_.n, g_.trans_b, g_.prepack);
-      if (g_.prepack) {
-        launch(b_.kernel, b_.size);
-        wait_now();
-        b_ = {};
-      }
-    }
-    cl_mem c0 = g_.reads_c0() ? copy_of("c0") : c;
-    cl_mem parts = c;
-    cl_mem arrivals = c;
+    const int64_t k = !g_.reads_ab() ? 0 : std::min(a_layout.k, b_layout.k);
+    const SplitPart first = first_part(p.splits, p.code_path);
+    const auto options_of = [&](SplitPart part) {
+      return fmt::format("{} -DSPLIT={}", options, static_cast<int>(part));
+    };
+    const auto laid = [&](Step& step, const char* tensor, const Layout& to, bool rearranges,
+                          int64_t rows, bool deep) {
+      if (!rearranges) return operand(tensor, constants);
+      return rearranged(step, tensor, constants,
+                        {g_.k, rows, to.k, to.ld, deep ? 1 : rows, deep ? g_.k : 1, 4},
+                        gemm_pipeline_cl, options_of(first));
+    };
+    cl_mem a = laid(lay_a_, "a", a_layout, p.rearranges_a(), g_.m, !g_.trans_a);
+    cl_mem b = laid(lay_b_, "b", b_layout, p.rearranges_b(), g_.n, g_.trans_b);
+    cl_mem parts = copy_of("c");
+    cl_mem arrivals = parts;
+    const int64_t grid = g_.batch * row_tiles * col_tiles;
     if (p.splits > 1) {
-      const int64_t grid = g_.batch * row_tiles * col_tiles;
       parts =
           workspace(static_cast<std::size_t>(p.splits * grid * p.bm() * p.bn()) * sizeof(float));
       arrivals = zeroed_workspace(static_cast<std::size_t>(grid) * sizeof(cl_uint));
     }
-    const std::string cap =
-        p.regs > 0 && p.code_path == 1 ? fmt::format(" -cl-nv-maxrregcount={}", p.regs) : "";
-    const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
-    const auto ready = [&](SplitPart part) {
-      opencl::KernelCall call = kernel(
-          gemm_pipeline_cl, fmt::format("{}{} -DSPLIT={}", options, cap, static_cast<int>(part)),
-          "gemm_pipeline");
-      call.set_args(context(), a, b, c0, c, parts, arrivals, as_int(g_.m), as_int(g_.n), as_int(k),
-                    as_int(a_layout.ld), as_int(b_layout.ld), cl_long{a_layout.elements()},
-                    cl_long{b_layout.elements()}, as_int(a_layout.rows), as_int(b_layout.rows),
-                    as_int(row_tiles), as_int(col_tiles), as_int(p.splits), as_int(k_share),
-                    cl_float{g_.alpha}, cl_float{g_.beta});
-      add_epilogue_args(
-          call, context(), g_, [this](const char* tensor) { return copy_of(tensor); }, c);
+    multiply_and_add(p.splits, p.code_path, grid, p.items(), [&](SplitPart part) {
+      opencl::KernelCall call = kernel(gemm_pipeline_cl, options_of(part), "gemm_pipeline");
+      call.set_args(context(), a, b, parts, arrivals, as_cl_int(g_.m), as_cl_int(g_.n),
+                    as_cl_int(k), as_cl_int(a_layout.ld), as_cl_int(b_layout.ld),
+                    cl_long{a_layout.elements()}, cl_long{b_layout.elements()},
+                    as_cl_int(a_layout.rows), as_cl_int(b_layout.rows), as_cl_int(row_tiles),
+                    as_cl_int(col_tiles), as_cl_int(tiles(tiles(k, p.bk), p.splits) * p.bk));
+      add_output(call);
       return call;
-    };
-    const int64_t groups = g_.batch * row_tiles * col_tiles;
-    const auto items = static_cast<std::size_t>(p.items());
-    gemm_ = ready(first_part(p.splits, p.code_path));
-    size_ = {static_cast<std::size_t>(groups * p.splits), items};
-    if (first_part(p.splits, p.code_path) == SplitPart::write) {
-      adder_ = ready(SplitPart::add);
-      adder_size_ = {static_cast<std::size_t>(groups), items};
-    }
+    });
+    path_ = "fma";
   }
-
- private:
-  struct Turn {
-    opencl::KernelCall kernel;
-    opencl::Launch size{0, 1};
-  };
-  // Prepares the kernel that transposes an operand of `rows`, and returns the memory it fills.
-  cl_mem turned(Turn& turn, cl_mem from, const Layout& to, int64_t rows, bool deep,
-                bool is_constant) {
-    const auto bytes = static_cast<std::size_t>(g_.batch * to.elements()) * sizeof(float);
-    cl_mem memory = is_constant ? packed(bytes) : workspace(bytes);
-    turn.kernel =
-        kernel(gemm_transpose_cl, fmt::format("-DTRANSPOSED={:d} -DV=4", deep), "lay_out");
-    turn.kernel.set_args(context(), from, memory, static_cast<cl_int>(rows),
-                         static_cast<cl_int>(g_.k), static_cast<cl_int>(to.ld),
-                         static_cast<cl_int>(to.k));
-    turn.size = {static_cast<std::size_t>(g_.batch * tiles(to.ld, 32) * tiles(to.k, 32)), 256};
-    return memory;
-  }
-
-  void enqueue() override {
-    launch(a_.kernel, a_.size);
-    launch(b_.kernel, b_.size);
-    launch(gemm_, size_);
-    launch(adder_, adder_size_);
-  }
-
-  const Gemm g_;
-  Turn a_, b_;
-  opencl::KernelCall gemm_, adder_;
-  opencl::Launch size_{}, adder_size_{0, 1};
 };
 
 }  // namespace
 
-int64_t local_limit(int64_t code_path, const DeviceInfo& info) {
-  return static_cast<int64_t>(code_path == 1 ? opencl::features(info.index).static_local_bytes
-                                             : info.local_bytes);
-}
-
-std::vector<Guess> pipeline_guesses(const Gemm& g, const DeviceInfo& info) {
+std::vector<Guess> pipeline_guesses(const Problem& problem, const Environment& env) {
   std::vector<Guess> list;
-  const GpuModel gpu(info);
+  if (has_formats(problem, env) || env.math != fp32.name) return list;
+  const DeviceInfo& info = opencl::device(env.device);
+  const Gemm g(problem);
   for (const Shape& s : shapes) {
-    Pipeline p{
-        best_code_path(info), s.wm, s.wn, s.wk, s.lm, s.tm, s.tn, s.bk, s.stages, 8, 0, 0, 1};
+    Pipeline p{best_code_path(info), s.wm, s.wn, s.wk, s.lm, s.tm, s.tn, s.bk, s.stages, 8, 0, 1};
     const int64_t groups = std::max<int64_t>(1, g.batch * tiles(g.m, p.bm()) * tiles(g.n, p.bn()));
     for (const int64_t splits : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64}) {
       // Each share deserves some hundred steps, and nothing is won beyond a few waves.
       const bool is_worth = splits == 1 || (g.reads_ab() && g.k / splits >= 128 &&
                                             groups * splits <= 4 * info.compute_units);
       p.splits = splits;
-      for (const int64_t turn : {0, 1, 2, 3}) {
-        p.turn = turn;
-        if (is_worth && fits(p, g, info)) list.push_back({p.tuning(), expected_ns(p, g, info)});
+      for (const int64_t rearranged : {0, 1, 2, 3}) {
+        p.rearranged = rearranged;
+        if (is_worth && !defect_of(p, problem, env)) {
+          list.push_back({written(p), expected_ns(p, g, info)});
+        }
       }
     }
   }
+  if (info.kind == opencl::DeviceKind::cpu && !list.empty()) list = {list.back()};
   return list;
 }
 
-std::optional<std::string> pipeline_defect(const Gemm& g, const Tuning& tuning,
-                                           const DeviceInfo& info) {
-  const Pipeline p = Pipeline::from(tuning);
-  if (p.code_path == 1 && !opencl::features(info.index).nvidia_code_path()) {
-    return fmt::format("code_path=1 needs NVIDIA's inline PTX, which {} does not run", info.name);
-  }
-  if (fits(p, g, info)) return std::nullopt;
-  return fmt::format(
-      "wm, wn, wk, lm and bk must be powers of two, bk at least 2·wk, tm and tn multiples of 4, a "
-      "row of the tile ({}×{}) at most one copy for each of the {} items of a group, the tiles' {} "
-      "bytes at most {} on {} and no less than the {} that shares of k hand over, sizes below {}, "
-      "the partial sums of splits at most {:.0f} bytes and the operands turned at most {:.0f}",
-      p.bm(), p.bn(), p.items(), p.local_bytes(g), local_limit(p.code_path, info), info.name,
-      p.handed_bytes(), longest_row, most_parts_bytes, most_turned_bytes);
+std::optional<std::string> pipeline_defect(const Problem& problem, const Tuning& tuning,
+                                           const Environment& env) {
+  return defect_of(read(tuning), problem, env);
 }
 
 std::unique_ptr<Plan> pipeline_plan(const Problem& problem, const Tuning& tuning,

@@ -10,7 +10,7 @@
 #include "backends/opencl_features.hpp"
 #include "core/math.hpp"
 #include "gemm_skinny_cl.hpp"
-#include "kernels/gemm/opencl_paths.hpp"
+#include "kernels/gemm/opencl_plans.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -65,22 +65,6 @@ struct Skinny {
   int64_t kc, unroll;  // of float32
   int64_t stages;      // of stored weights
 
-  static Skinny from(const Tuning& t) {
-    const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("code_path"), get("rows"),   get("warps"), get("splits"),
-            get("kc"),        get("unroll"), get("stages")};
-  }
-  Tuning tuning(const Roles& r) const {
-    Tuning t = {{"path", path_skinny}, {"code_path", code_path}, {"rows", rows}, {"warps", warps}};
-    if (r.stored == nullptr) {
-      t.set("kc", kc);
-      t.set("unroll", unroll);
-    } else {
-      t.set("stages", stages);
-    }
-    t.set("splits", splits);
-    return t;
-  }
   int64_t items() const { return lanes * warps; }
   // Rows of w of a group at a time, and columns of c.
   int64_t block_rows(const Roles& r) const { return r.w_deep ? warps * rows : lanes * r.width; }
@@ -93,8 +77,12 @@ struct Skinny {
     const int64_t x = r.stored != nullptr ? r.few * k_share(g, r)
                                           : 2 * r.compiled_few() * (kc + (r.w_deep ? 4 : 0));
     const int64_t ring = r.stored == nullptr ? 0 : warps * stages * rows * lanes * r.unit_bytes;
+    // The portable code path adds AT_A_TIME of a warp's results at a time over its lanes.
+    const int64_t at_a_time = std::min<int64_t>(
+        lanes,
+        static_cast<int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows * r.compiled_few()))));
     const int64_t scratch = !r.w_deep        ? items() * 4 * r.width
-                            : code_path == 0 ? items() * lanes
+                            : code_path == 0 ? items() * at_a_time
                                              : 0;
     // `order` of the kernel, as much as alignment makes of it.
     const int64_t order = splits > 1 ? 16 : 0;
@@ -117,6 +105,16 @@ struct Skinny {
                              static_cast<double>(r.compiled_few());
   }
 };
+// float32 has all but the first, stored weights all but the last two.
+constexpr Field<Skinny> fields[] = {{"stages", &Skinny::stages}, {"code_path", &Skinny::code_path},
+                                    {"rows", &Skinny::rows},     {"warps", &Skinny::warps},
+                                    {"splits", &Skinny::splits}, {"kc", &Skinny::kc},
+                                    {"unroll", &Skinny::unroll}};
+Skinny read(const Tuning& tuning) { return read_tuning<Skinny>(fields, tuning); }
+Tuning written(const Skinny& s, const Roles& r) {
+  const std::span all(fields);
+  return tuning_of<Skinny>(path_skinny, r.stored == nullptr ? all.subspan(1) : all.first(5), s);
+}
 
 // Whether the kernel takes the problem at all.
 bool is_served(const Problem& problem, const Environment& env, const Roles& r) {
@@ -131,20 +129,25 @@ bool is_served(const Problem& problem, const Environment& env, const Roles& r) {
          r.stored->bytes(g.k) % piece == 0 && std::max(g.b_cols(), g.k) < (int64_t{1} << 27);
 }
 
-bool fits(const Skinny& s, const Problem& problem, const Environment& env) {
+std::optional<std::string> defect_of(const Skinny& s, const Problem& problem,
+                                     const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const Gemm g(problem);
   const Roles r(problem);
-  const bool tile_fits = r.stored != nullptr
-                             ? s.stages >= 2 && (!g.gate || s.rows % 2 == 0)
-                             : std::has_single_bit(static_cast<std::uint64_t>(s.kc)) &&
-                                   s.kc >= lanes * r.width && s.kc % s.warps == 0 &&
-                                   s.rows * r.compiled_few() <= 128;
-  return is_served(problem, env, r) && tile_fits &&
-         (s.code_path == 0 || best_code_path(info) == 1) &&
-         static_cast<std::size_t>(s.items()) <= info.max_work_group &&
-         s.local_bytes(g, r) <= local_limit(s.code_path, info) &&
-         s.parts_bytes(g, r) <= most_parts_bytes;
+  const bool decodes = r.stored != nullptr;
+  return unmet_need(
+      path_skinny,
+      {{is_served(problem, env, r),
+        "one side of at most 32 in float32, or at most 8 rows of float a, batch=1, and b of f16, "
+        "bf16, q8_0, q4_0, q4_1 or s8c with trans_b=1 and rows of a multiple of 16 bytes"},
+       {s.code_path == 0 || best_code_path(info) == 1, "code_path=0 without NVIDIA's inline PTX"},
+       {!decodes || s.stages >= 2, "stages of at least 2"},
+       {!decodes || !g.gate || s.rows % 2 == 0, "an even number of rows with gate=1"},
+       {decodes || (std::has_single_bit(static_cast<std::uint64_t>(s.kc)) &&
+                    s.kc >= lanes * r.width && s.kc % s.warps == 0),
+        "kc that is a power of two, at least 128 and a multiple of warps"},
+       {decodes || s.rows * r.compiled_few() <= 128, "rows times the short side of at most 128"}},
+      {s.code_path, s.items(), s.local_bytes(g, r), s.parts_bytes(g, r)}, info);
 }
 
 // Reading w at memory speed, and x from local memory for each vector of w. What else decides on an
@@ -202,75 +205,48 @@ Guess guess(const Skinny& s, const Problem& problem, const DeviceInfo& info) {
   const Roles r(problem);
   const double ns = r.stored == nullptr ? expected_ns_of_floats(s, g, r, info)
                                         : expected_ns_of_stored(s, g, r, info);
-  return {s.tuning(r), ns + GpuModel(info).launch_ns * (s.splits > 1 ? 1.4 : 1)};
+  return {written(s, r), ns + GpuModel(info).launch_ns * (s.splits > 1 ? 1.4 : 1)};
 }
 
-class SkinnyPlan final : public opencl::DevicePlan {
+class SkinnyPlan final : public GemmPlan {
  public:
   SkinnyPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
              const Operands& constants)
-      : DevicePlan(problem, tuning, env) {
-    const Gemm g(problem);
-    if (g.empty()) return;
-    const Skinny s = Skinny::from(tuning);
+      : GemmPlan(problem, tuning, env) {
+    if (g_.empty()) return;
+    const Skinny s = read(tuning);
     const Roles r(problem);
     const std::string options = fmt::format(
         "-DCODE_PATH={} -DROWS={:d} -DCOLUMNS={:d} -DSTORED={:d} -DX_DEEP={:d} -DXW={} -DFEW={} "
         "-DR={} -DWARPS={} -DKC={} -DUNROLL={} -DSTAGES={} -DVW={} -DA_IS_W={:d} -DA_TYPE={}{}",
         s.code_path, r.stored == nullptr && r.w_deep, !r.w_deep, r.stored != nullptr, r.x_deep,
-        copy_width(g.k), r.compiled_few(), r.w_deep ? s.rows : r.width, s.warps,
-        r.stored == nullptr ? s.kc : s.k_share(g, r), s.unroll, s.stages, r.width, r.a_is_w,
+        copy_width(g_.k), r.compiled_few(), r.w_deep ? s.rows : r.width, s.warps,
+        r.stored == nullptr ? s.kc : s.k_share(g_, r), s.unroll, s.stages, r.width, r.a_is_w,
         number_of(problem.dtype("a_type")), output_options(problem));
-    const int64_t k = g.reads_ab() ? g.k : 0;
-    const int64_t blocks = tiles(r.many, s.block(g, r));
-    const int64_t groups = s.groups(g, r, context().info());
-    cl_mem c = copy_of("c");
-    // Arguments that the kernel does not read still need a buffer.
-    cl_mem a = k == 0 ? c : copy_of("a");
-    cl_mem b = k == 0 ? c : copy_of("b", constants);
-    cl_mem scale = k == 0 || r.stored != &int8_per_channel ? c : copy_of("b_scale", constants);
-    cl_mem parts = c;
-    cl_mem arrivals = c;
+    const int64_t groups = s.groups(g_, r, context().info());
+    cl_mem a = operand("a", constants);
+    cl_mem b = operand("b", constants);
+    cl_mem scale = r.stored == &int8_per_channel ? operand("b_scale", constants) : b;
+    cl_mem parts = b;
+    cl_mem arrivals = b;
     if (s.splits > 1) {
-      parts = workspace(static_cast<std::size_t>(s.parts_bytes(g, r)));
-      arrivals = zeroed_workspace(static_cast<std::size_t>(g.batch * groups) * sizeof(cl_uint));
+      parts = workspace(static_cast<std::size_t>(s.parts_bytes(g_, r)));
+      arrivals = zeroed_workspace(static_cast<std::size_t>(g_.batch * groups) * sizeof(cl_uint));
     }
-    const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
-    const auto ready = [&](SplitPart part) {
+    multiply_and_add(s.splits, s.code_path, g_.batch * groups, s.items(), [&](SplitPart part) {
       opencl::KernelCall call =
           kernel(gemm_skinny_cl, fmt::format("{} -DSPLIT={}", options, static_cast<int>(part)),
                  "gemm_skinny");
       call.set_args(context(), r.a_is_w ? a : b, r.a_is_w ? b : a, scale, parts, arrivals,
-                    as_int(r.many), as_int(r.few), as_int(k), as_int(r.a_is_w ? 1 : g.n),
-                    as_int(r.a_is_w ? g.n : 1), as_int(blocks), as_int(groups), as_int(s.splits),
-                    as_int(s.k_share(g, r)));
-      add_output_args(
-          call, context(), g, [this](const char* tensor) { return copy_of(tensor); }, c);
+                    as_cl_int(r.many), as_cl_int(r.few), as_cl_int(g_.reads_ab() ? g_.k : 0),
+                    as_cl_int(r.a_is_w ? 1 : g_.n), as_cl_int(r.a_is_w ? g_.n : 1),
+                    as_cl_int(tiles(r.many, s.block(g_, r))), as_cl_int(groups),
+                    as_cl_int(s.splits), as_cl_int(s.k_share(g_, r)));
+      add_output(call);
       return call;
-    };
-    const auto items = static_cast<std::size_t>(s.items());
-    gemm_ = ready(first_part(s.splits, s.code_path));
-    size_ = {static_cast<std::size_t>(g.batch * groups * s.splits), items};
-    if (first_part(s.splits, s.code_path) == SplitPart::write) {
-      adder_ = ready(SplitPart::add);
-      adder_size_ = {static_cast<std::size_t>(g.batch * groups), items};
-    }
+    });
+    path_ = "fma";
   }
-
-  PlanFacts facts() const override {
-    PlanFacts facts = DevicePlan::facts();
-    facts.path = "fma";
-    return facts;
-  }
-
- private:
-  void enqueue() override {
-    launch(gemm_, size_);
-    launch(adder_, adder_size_);
-  }
-
-  opencl::KernelCall gemm_, adder_;
-  opencl::Launch size_{}, adder_size_{0, 1};
 };
 
 std::vector<Skinny> candidates_of_floats(const Gemm& g, const Roles& r, int64_t code_path) {
@@ -316,36 +292,19 @@ std::vector<Guess> skinny_guesses(const Problem& problem, const Environment& env
   if (!is_served(problem, env, r)) return list;
   for (const Skinny& s : r.stored == nullptr ? candidates_of_floats(g, r, code_path)
                                              : candidates_of_stored(g, r, code_path)) {
-    if (fits(s, problem, env)) list.push_back(guess(s, problem, info));
+    if (!defect_of(s, problem, env)) list.push_back(guess(s, problem, info));
   }
-  // Elsewhere one is enough to check the decoding.
-  if (r.stored != nullptr && code_path == 0 && list.size() > 1) {
-    list.erase(list.begin(), list.end() - 1);
+  // Elsewhere one is enough for checks.
+  if (list.size() > 1 &&
+      (r.stored != nullptr ? code_path == 0 : info.kind == opencl::DeviceKind::cpu)) {
+    list = {r.stored != nullptr ? list.back() : list.front()};
   }
   return list;
 }
 
 std::optional<std::string> skinny_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment& env) {
-  if (fits(Skinny::from(tuning), problem, env)) return std::nullopt;
-  const DeviceInfo& info = opencl::device(env.device);
-  const Roles r(problem);
-  const std::string needs =
-      r.stored == nullptr
-          ? fmt::format(
-                "m or n of at most {}, kc a power of two of at least 128 and a multiple of "
-                "warps, rows times the short side at most 128",
-                r.most_few())
-          : fmt::format(
-                "at most {} rows of float a and batch=1, b of f16, bf16, q8_0, q4_0, q4_1 "
-                "or s8c with trans_b=1 and rows of a multiple of {} bytes, stages at least "
-                "2, with gate=1 an even number of rows",
-                r.most_few(), piece);
-  return fmt::format(
-      "path=2 needs {}, at most {} items and {} bytes of local memory on {}, and partial sums of "
-      "splits of at most {:.0f} bytes",
-      needs, info.max_work_group, local_limit(Skinny::from(tuning).code_path, info), info.name,
-      most_parts_bytes);
+  return defect_of(read(tuning), problem, env);
 }
 
 std::unique_ptr<Plan> skinny_plan(const Problem& problem, const Tuning& tuning,

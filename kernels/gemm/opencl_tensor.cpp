@@ -1,14 +1,16 @@
-// GEMM on matrix units by splitting (math 3xtf32): which tiles, and their launch. The kernel and
-// its ideas are in gemm_tensor.cl.
+// GEMM on matrix units by mma.sync (maths 3xtf32, f16, bf16, int8): which tiles, and their launch.
+// The kernel and its ideas are in gemm_tensor.cl.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 
 #include "backends/opencl_features.hpp"
+#include "core/math.hpp"
 #include "gemm_tensor_cl.hpp"
-#include "kernels/gemm/opencl_paths.hpp"
+#include "kernels/gemm/opencl_plans.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -17,337 +19,200 @@ using opencl::DeviceInfo;
 using std::int64_t;
 
 struct Tensor {
-  int64_t code_path, wm, wn, mt, nt, bk, chunk, stages, packed, most_registers, raster, splits;
-
-  static Tensor from(const Tuning& t) {
-    const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("code_path"),   get("wm"),
-            get("wn"),          get("mt"),
-            get("nt"),          get("bk"),
-            get("chunk"),       get("stages"),
-            t.get("packed", 0), t.get("most_registers", 0),
-            get("raster"),      get("splits")};
-  }
-  Tuning tuning() const {
-    return {{"path", path_tensor},
-            {"code_path", code_path},
-            {"wm", wm},
-            {"wn", wn},
-            {"mt", mt},
-            {"nt", nt},
-            {"bk", bk},
-            {"chunk", chunk},
-            {"stages", stages},
-            {"packed", packed},
-            {"most_registers", most_registers},
-            {"raster", raster},
-            {"splits", splits}};
-  }
+  int64_t code_path, wm, wn, mt, nt, stages, packed, regs, raster, splits;
   int64_t warps() const { return wm * wn; }
   // The portable code path's work-items play a whole warp each.
   int64_t items() const { return code_path == 1 ? 32 * warps() : warps(); }
   int64_t bm() const { return wm * mt * 16; }
   int64_t bn() const { return wn * nt * 8; }
+  int64_t own_cols(const Gemm& g) const { return g.gate ? bn() / 2 : bn(); }
+  double groups(const Gemm& g) const { return groups_of(g, bm(), own_cols(g), splits); }
   int64_t local_bytes() const {
-    return stages * (1 + packed) * (bm() + bn()) * bk * static_cast<int64_t>(sizeof(float));
+    return std::max(stages * (bm() + bn()) * unit_row_bytes, bm() * (bn() + 8) * 4);
   }
-  // Sums, the big and small parts of CHUNK fragments of a and of four of b, a fragment per row of
-  // fragments, and about 40 addresses and counters.
-  int64_t registers() const {
-    return std::min<int64_t>(255, 4 * mt * nt + chunk * (8 * mt + 16) + 4 * mt + 40);
+  // Sums, fragments of two steps (of 3xtf32 both parts, of b those of four columns), and about 60
+  // addresses and counters.
+  int64_t registers(bool is_3xtf32) const {
+    if (regs > 0) return regs;
+    return std::min<int64_t>(255,
+                             4 * mt * nt + (is_3xtf32 ? 20 * mt + 32 : 2 * (4 * mt + 2 * nt)) + 60);
   }
 };
+constexpr Field<Tensor> fields[] = {{"code_path", &Tensor::code_path},
+                                    {"wm", &Tensor::wm},
+                                    {"wn", &Tensor::wn},
+                                    {"mt", &Tensor::mt},
+                                    {"nt", &Tensor::nt},
+                                    {"stages", &Tensor::stages},
+                                    {"packed", &Tensor::packed, 0},
+                                    {"regs", &Tensor::regs, 0},
+                                    {"raster", &Tensor::raster},
+                                    {"splits", &Tensor::splits}};
+Tensor read(const Tuning& tuning) { return read_tuning<Tensor>(fields, tuning); }
+Tuning written(const Tensor& x) { return tuning_of<Tensor>(path_tensor, fields, x); }
 
-// Sizes are counted in int, a tile's side beyond an edge included.
-constexpr int64_t longest = (int64_t{1} << 31) - 1024;
-
-double groups_of(const Tensor& t, const Gemm& g) {
-  return static_cast<double>(g.batch) * static_cast<double>(tiles(g.m, t.bm())) *
-         static_cast<double>(tiles(g.n, t.bn())) * static_cast<double>(t.splits);
-}
-
-double parts_bytes(const Tensor& t, const Gemm& g) {
-  return t.splits == 1 ? 0
-                       : 4.0 * static_cast<double>(t.splits) * static_cast<double>(g.batch) *
-                             static_cast<double>(g.m) * static_cast<double>(g.n);
-}
-
-// Floats of an operand's parts: `rows` along m or n, tiles and steps of k filled up.
-int64_t packed_floats(const Tensor& t, const Gemm& g, int64_t rows, int64_t tile) {
-  return 2 * g.batch * tiles(rows, tile) * tile * tiles(g.k, t.bk) * t.bk;
+UnitLayouts layouts_of(const Tensor& t, const Problem& problem) {
+  return UnitLayouts(Gemm(problem), problem.dtype("a_type"), t.packed == 1);
 }
 
 // Device memory beside the operands.
-double beside_bytes(const Tensor& t, const Gemm& g) {
-  if (t.packed == 0) return parts_bytes(t, g);
-  return parts_bytes(t, g) + 4.0 * static_cast<double>(packed_floats(t, g, g.m, t.bm())) +
-         4.0 * static_cast<double>(packed_floats(t, g, g.n, t.bn()));
+double beside_bytes(const Tensor& t, const Problem& problem) {
+  const Gemm g(problem);
+  return unit_parts_bytes(t.splits, g) + layouts_of(t, problem).laid_bytes(g, false);
 }
 
-double operand_bytes(const Gemm& g) {
-  const double batch = static_cast<double>(g.batch);
-  const auto area = [&](int64_t x, int64_t y) {
-    return 4 * batch * static_cast<double>(x) * static_cast<double>(y);
-  };
-  return area(g.m, g.k) + area(g.k, g.n) + area(g.m, g.n) * (g.reads_c0() ? 2 : 1);
-}
-
-bool has_tensor_code_path(const DeviceInfo& info) {
+// Matrix units that take tf32 take float16, bfloat16 and 8-bit integers too, and come with
+// ldmatrix.
+bool has_units(const DeviceInfo& info) {
   const opencl::Features& found = opencl::features(info.index);
-  return found.mma_tf32 && found.copy_async;
+  return found.mma_tf32 && found.mma_f16 && found.copy_async;
 }
 
-int64_t local_limit(const Tensor& t, const DeviceInfo& info) {
-  return static_cast<int64_t>(t.code_path == 1 ? opencl::features(info.index).static_local_bytes
-                                               : info.local_bytes);
-}
-
-bool fits(const Tensor& t, const Gemm& g, const DeviceInfo& info) {
+std::optional<std::string> defect_of(const Tensor& t, const Problem& problem,
+                                     const Environment& env) {
+  const DeviceInfo& info = opencl::device(env.device);
+  const Gemm g(problem);
+  const UnitLayouts layouts = layouts_of(t, problem);
+  const bool is_3xtf32 = env.math == math_3xtf32.name;
+  const int64_t across = unit_row_bytes / layouts.bytes;
   const auto power = [](int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); };
-  return (t.code_path == 0 || has_tensor_code_path(info)) && power(t.wm) && power(t.wn) &&
-         power(t.mt) && t.mt >= 2 && power(t.nt) && t.nt >= 4 && power(t.bk) && t.bk >= 8 &&
-         t.bk <= 32 && power(t.chunk) && 8 * t.chunk <= t.bk && t.stages >= 2 && t.bm() % 32 == 0 &&
-         t.bn() % 32 == 0 && static_cast<std::size_t>(t.items()) <= info.max_work_group &&
-         t.local_bytes() <= local_limit(t, info) && parts_bytes(t, g) <= most_parts_bytes &&
-         groups_of(t, g) < longest &&
-         (t.packed == 0 ||
-          packed_floats(t, g, std::max(g.m, g.n), std::max(t.bm(), t.bn())) / 16 < longest);
+  return unmet_need(
+      path_tensor,
+      {{has_unit_math(problem, env), "math 3xtf32, f16, bf16 or int8"},
+       {t.code_path == 0 || has_units(info),
+        "matrix units with code_path=1, which this device lacks"},
+       {power(t.wm) && power(t.wn) && power(t.mt) && power(t.nt),
+        "powers of two for wm, wn, mt, nt"},
+       {t.nt >= (is_3xtf32 ? 4 : 2), "nt of at least 2, under math 3xtf32 of at least 4"},
+       {t.own_cols(g) % 8 == 0, "tiles of at least 8 columns"},
+       {t.stages >= 2, "stages of at least 2"},
+       {t.packed == 0 || is_3xtf32, "math 3xtf32 for packed=1"},
+       {(!layouts.a.wide || t.bm() >= across) && (!layouts.b.wide || t.bn() >= across),
+        "tiles of at least 128 bytes along an operand's rows that lie across k"},
+       {std::max({g.m, g.b_cols(), g.k, g.batch}) < unit_longest && t.groups(g) < 2e9,
+        "sizes below 2^29"}},
+      {t.code_path, t.items(), t.local_bytes(), unit_parts_bytes(t.splits, g)}, info);
 }
 
 // Waves of groups, each as long as its tiles take on a unit that all its groups share. A matrix
-// unit takes 6.05 clocks for a product of fragments (measured on an H200, 107 TFLOP/s of three
-// products). What else a warp does is told apart by what its tile is worth there: shares of that
-// rate measured at 4096³, operands packed or not.
-double expected_ns(const Tensor& t, const Gemm& g, const DeviceInfo& info) {
-  constexpr double product_clocks = 6.05;
-  const double clock_ghz = info.clock_mhz > 0 ? info.clock_mhz * 1e-3 : 1;
-  const double units = info.compute_units;
-  const int64_t fragments = t.mt * t.nt;
-  const double share = t.packed == 1     ? (fragments >= 32 ? 0.72 : 0.7)
-                       : fragments >= 32 ? 0.59
-                                         : 0.53;
-  const int64_t registers = t.most_registers > 0 ? t.most_registers : t.registers();
-  const int64_t by_registers = 65536 / (registers * t.items());
-  const int64_t by_local = 228 * 1024 / (t.local_bytes() + 1024);
+// unit takes 1.6 clocks for the product of two fragments (an H200, 63 % of its peak, which is what
+// mma.sync reaches there), and 3.4 for three of tf32; the fewer fragments a warp holds, the more it
+// loads for each. 3xtf32 splits besides, unless operands are packed.
+double expected_ns(const Tensor& t, const Problem& problem, const DeviceInfo& info) {
+  const Gemm g(problem);
+  const UnitLayouts layouts = layouts_of(t, problem);
+  const bool is_3xtf32 = layouts.bytes == 4;
+  const double product_clocks = is_3xtf32 ? 3.4 : 1.6;
+  const double clock_ghz = unit_sustained_clock * (info.clock_mhz > 0 ? info.clock_mhz * 1e-3 : 1);
+  const GpuModel gpu(info);
+  const auto fragments = static_cast<double>(t.mt * t.nt);
+  double share = fragments >= 32 ? 0.9 : fragments >= 16 ? 0.75 : fragments >= 8 ? 0.6 : 0.4;
+  if (is_3xtf32) {
+    share = t.packed == 1 ? (fragments >= 32 ? 0.72 : 0.7) : fragments >= 32 ? 0.59 : 0.53;
+  }
   const auto per_unit = static_cast<double>(
-      std::clamp<int64_t>(std::min({by_registers, by_local, 2048 / t.items()}), 1, 16));
-  const double groups = groups_of(t, g);
-  const double resident = std::min(per_unit, std::ceil(groups / units));
-  // A quarter of a unit reaches its share with two warps, half of it with one.
-  const double warps = static_cast<double>(t.warps()) * resident / 4;
-  const double rate = share * std::min(1.0, (warps + 1) / 3);
-  const double steps = static_cast<double>(tiles(tiles(g.k, t.bk), t.splits) * t.bk) / 8;
-  const double step_clocks =
-      3 * static_cast<double>(fragments) * product_clocks * std::max(1.0, warps);
-  // Copies of single floats wait for their addresses.
-  const bool is_narrow = t.packed == 0 && (copy_width(g.trans_a ? g.m : g.k) == 1 ||
-                                           copy_width(g.trans_b ? g.k : g.n) == 1);
-  const double waves = std::ceil(groups / (units * resident));
-  const double start_ns = 2000;  // first copies and the last stores of a group
-  const double launch_ns = 4500;
-  const double bytes_per_ns = 3500;  // an H200's memory
-  const int launches = 1 + (t.splits > 1 ? 1 : 0) + (t.packed == 1 ? (g.prepack ? 1 : 2) : 0);
-  const double packing_bytes =
-      t.packed == 0 ? 0
-                    : 1.5 * 4 *
-                          static_cast<double>(packed_floats(t, g, g.m, t.bm()) +
-                                              (g.prepack ? 0 : packed_floats(t, g, g.n, t.bn())));
-  return waves * (steps * step_clocks * (is_narrow ? 1.7 : 1) / rate / clock_ghz + start_ns) +
-         launch_ns * launches + (2 * parts_bytes(t, g) + packing_bytes) / bytes_per_ns;
+      std::clamp<int64_t>(std::min({65536 / (t.registers(is_3xtf32) * t.items()),
+                                    227 * 1024 / (t.local_bytes() + 1024)}),
+                          1, 16));
+  const double groups = t.groups(g);
+  const double resident = std::min(per_unit, std::ceil(groups / gpu.units));
+  // Each of a unit's four parts works for one warp at a time.
+  const double warps = std::max(4.0, static_cast<double>(t.warps()) * resident);
+  const double rate = share * std::min(1.0, (warps + 4) / 12);
+  const auto steps = static_cast<double>(
+      tiles(tiles(g.k * layouts.packed_bytes, unit_row_bytes), t.splits) * 4 / (1 + t.packed));
+  const double waves = std::ceil(groups / (gpu.units * resident));
+  const double wave_ns = warps * fragments * steps * product_clocks / rate / clock_ghz + 2500;
+  return std::max(waves * wave_ns, unit_bytes(problem) / (0.8 * gpu.bytes_per_ns)) + gpu.launch_ns +
+         unit_split_ns(t.splits, g, gpu) + layouts.lay_ns(g, gpu);
 }
 
 struct Shape {
-  int64_t wm, wn, mt, nt, bk, chunk, stages, packed, most_registers;
+  int64_t wm, wn, mt, nt, stages, packed, regs;
 };
-// Tiles from 32×32 to 128×128. 64×64 a warp: 128 of its items' 255 registers hold sums. The first
-// four at 4096³ on an H200, TFLOP/s: 70, 69, 63, 54. There 256×128 by eight warps reached 58 to 66
-// (they all wait at one barrier), 128×128 by sixteen 45 (spills), and chunk 1 instead of 2 mostly 4
-// to 15 less (twice the additions).
-constexpr Shape shapes[] = {
-    {2, 2, 4, 8, 16, 2, 3, 1, 0}, {2, 2, 4, 4, 16, 2, 3, 1, 168}, {2, 2, 4, 8, 16, 2, 5, 0, 0},
-    {2, 2, 4, 4, 32, 2, 3, 0, 0}, {2, 2, 2, 4, 32, 2, 4, 0, 0},   {1, 2, 2, 4, 32, 2, 4, 0, 0},
-    {1, 1, 2, 4, 32, 2, 4, 0, 0},
-};
+// 128×256 keeps the matrix units busy; two groups of 128×128 share a unit; less for small products.
+constexpr Shape short_shapes[] = {{2, 4, 4, 8, 4, 0, 0}, {2, 2, 4, 8, 3, 0, 0},
+                                  {2, 2, 4, 4, 4, 0, 0}, {2, 2, 2, 4, 5, 0, 0},
+                                  {1, 4, 2, 4, 4, 0, 0}, {1, 4, 1, 4, 5, 0, 0}};
+// 64×64 a warp: 128 of its items' 255 registers hold sums. On an H200 256×128 by eight warps was
+// slower (they all wait at one barrier), and 128×128 by sixteen (spills).
+constexpr Shape split_shapes[] = {
+    {2, 2, 4, 8, 3, 1, 0}, {2, 2, 4, 4, 3, 1, 168}, {2, 2, 4, 8, 3, 0, 0}, {2, 2, 4, 4, 3, 0, 0},
+    {2, 2, 2, 4, 4, 0, 0}, {1, 2, 2, 4, 4, 0, 0},   {1, 1, 2, 4, 4, 0, 0}};
 
-Tensor shaped(const Shape& s, int64_t splits) {
-  return {1, s.wm,  s.wn, s.mt, s.nt, s.bk, s.chunk, s.stages, s.packed, s.most_registers,
-          8, splits};
-}
+// One work-item plays 32 lanes; 32 KB of local memory, the least that OpenCL allows a device.
+constexpr Tensor portable_short[] = {{0, 2, 1, 2, 8, 2, 0, 0, 8, 1}};
+constexpr Tensor portable_split[] = {
+    {0, 1, 1, 2, 4, 2, 0, 0, 8, 1}, {0, 2, 2, 2, 4, 2, 1, 0, 2, 1}, {0, 1, 1, 2, 4, 2, 0, 0, 8, 2}};
 
-// Small tiles: a work-item plays 32 lanes, and edges cost as much as what is inside. 16 KB of local
-// memory, the least that OpenCL allows a device, hold two of these.
-constexpr Tensor portable[] = {
-    {0, 1, 1, 2, 4, 16, 2, 2, 0, 0, 8, 1},
-    {0, 2, 2, 2, 4, 8, 1, 2, 1, 0, 2, 1},
-    {0, 1, 1, 2, 4, 16, 2, 2, 0, 0, 8, 2},
-};
-
-class TensorPlan final : public opencl::DevicePlan {
+class TensorPlan final : public UnitPlan {
  public:
   TensorPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
              const Operands& constants)
-      : DevicePlan(problem, tuning, env), g_(problem) {
+      : UnitPlan(problem, tuning, env, gemm_tensor_cl) {
     if (g_.empty()) return;
-    const Tensor t = Tensor::from(tuning);
-    const std::string options =
-        fmt::format("{} -DTRANS_A={:d} -DTRANS_B={:d} -DCOPY_A={} -DCOPY_B={} -DCOPY_C={} -DV=4",
-                    opencl::defines(t.tuning()), g_.trans_a, g_.trans_b,
-                    copy_width(g_.trans_a ? g_.m : g_.k), copy_width(g_.trans_b ? g_.k : g_.n),
-                    copy_width(g_.n)) +
-        epilogue_options(problem) +
-        (t.code_path == 1 && t.most_registers > 0
-             ? fmt::format(" -cl-nv-maxrregcount={}", t.most_registers)
-             : "");
-    const int64_t row_tiles = tiles(g_.m, t.bm());
-    const int64_t col_tiles = tiles(g_.n, t.bn());
-    const int64_t k = g_.reads_ab() ? g_.k : 0;
-    const int64_t k_share = tiles(tiles(k, t.bk), t.splits) * t.bk;
-    // Arguments that the kernel does not read still need a buffer.
-    cl_mem c = copy_of("c");
-    cl_mem a = k == 0 ? c : copy_of("a");
-    cl_mem b = k == 0 ? c : g_.prepack ? constant(constants.at("b")) : copy_of("b");
-    cl_mem c0 = g_.reads_c0() ? copy_of("c0") : c;
-    cl_mem parts = c;
-    cl_mem packed_a = c;
-    cl_mem packed_b = c;
-    if (t.packed == 1 && k > 0) {
-      const int64_t a_floats = packed_floats(t, g_, g_.m, t.bm());
-      const int64_t b_floats = packed_floats(t, g_, g_.n, t.bn());
-      packed_a = workspace(static_cast<std::size_t>(a_floats) * sizeof(float));
-      packed_b = g_.prepack ? packed(static_cast<std::size_t>(b_floats) * sizeof(float))
-                            : workspace(static_cast<std::size_t>(b_floats) * sizeof(float));
-      pack_a_ = Packing(*this, options, "pack_a", a, packed_a, g_.m, a_floats);
-      pack_b_ = Packing(*this, options, "pack_b", b, packed_b, g_.n, b_floats);
-      if (g_.prepack) {
-        launch(pack_b_.call, pack_b_.size);
-        wait_now();
-        pack_b_.size.groups = 0;
-      }
-    }
-    const auto as_int = [](int64_t x) { return static_cast<cl_int>(x); };
-    const auto add_epilogue = [&](opencl::KernelCall& call) {
-      add_epilogue_args(
-          call, context(), g_, [this](const char* tensor) { return copy_of(tensor); }, c);
-    };
-    if (t.splits > 1) {
-      parts = workspace(static_cast<std::size_t>(parts_bytes(t, g_)));
-      add_ = kernel(gemm_tensor_cl, options, "add_scaled_parts");
-      add_.set_args(context(), a, b, c0, c, parts, as_int(g_.batch), as_int(g_.m), as_int(g_.n),
-                    as_int(k), cl_float{g_.alpha}, cl_float{g_.beta});
-      add_epilogue(add_);
-      constexpr int64_t items = 128;
-      add_size_ = {static_cast<std::size_t>(tiles(g_.batch * g_.m * g_.n, items)),
-                   static_cast<std::size_t>(items)};
-    }
-    gemm_ = kernel(gemm_tensor_cl, options, "gemm_tensor");
-    gemm_.set_args(context(), a, b, c0, c, parts, packed_a, packed_b, as_int(g_.m), as_int(g_.n),
-                   as_int(k), as_int(row_tiles), as_int(col_tiles), as_int(k_share),
-                   cl_float{g_.alpha}, cl_float{g_.beta});
-    add_epilogue(gemm_);
-    size_ = {static_cast<std::size_t>(g_.batch * row_tiles * col_tiles * t.splits),
-             static_cast<std::size_t>(t.items())};
+    const Tensor t = read(tuning);
+    prepare(constants, t.splits);
+    const std::string cap =
+        t.code_path == 1 && t.regs > 0 ? fmt::format(" -cl-nv-maxrregcount={}", t.regs) : "";
+    gemm_ = {kernel(source_.c_str(), options_ + cap, "gemm_tensor"),
+             launch_of(static_cast<int64_t>(t.groups(g_)), t.items())};
+    gemm_.call.set_args(context(), a_, b_, parts_, as_cl_int(g_.m), as_cl_int(g_.n), as_cl_int(k_),
+                        as_cl_int(layouts_.a.ld), as_cl_int(layouts_.b.ld),
+                        cl_long{layouts_.a.matrix_bytes(g_.m, g_.k)},
+                        cl_long{layouts_.b.matrix_bytes(g_.b_cols(), g_.k)},
+                        as_cl_int(tiles(g_.m, t.bm())), as_cl_int(tiles(g_.n, t.own_cols(g_))),
+                        as_cl_int(k_share_));
+    add_last(gemm_.call);
+    path_ = t.code_path == 0
+                ? "mma emulated"
+                : fmt::format("mma.m16n8k{}.{}", 32 / layouts_.bytes,
+                              is_3xtf32() ? "tf32" : problem.dtype("a_type")->short_name);
   }
-
- private:
-  // The kernel that splits an operand and lays it out, eight floats an item.
-  struct Packing {
-    opencl::KernelCall call;
-    opencl::Launch size{0, 1};
-    Packing() = default;
-    Packing(TensorPlan& plan, const std::string& options, const char* name, cl_mem from, cl_mem to,
-            int64_t rows, int64_t floats)
-        : call(plan.kernel(gemm_tensor_cl, options, name)) {
-      constexpr int64_t items = 128;
-      const Gemm& g = plan.g_;
-      call.set_args(plan.context(), from, to, static_cast<cl_int>(g.batch),
-                    static_cast<cl_int>(rows), static_cast<cl_int>(g.m), static_cast<cl_int>(g.n),
-                    static_cast<cl_int>(g.k));
-      size = {static_cast<std::size_t>(tiles(floats / 16, items)), static_cast<std::size_t>(items)};
-    }
-  };
-
-  void enqueue() override {
-    launch(pack_a_.call, pack_a_.size);
-    launch(pack_b_.call, pack_b_.size);
-    launch(gemm_, size_);
-    launch(add_, add_size_);
-  }
-
-  // b as it is, which strict elements are computed from.
-  cl_mem constant(const View& b) {
-    cl_mem memory = packed(static_cast<std::size_t>(b.elements()) * sizeof(float));
-    write_now(memory, b);
-    return memory;
-  }
-
-  const Gemm g_;
-  Packing pack_a_, pack_b_;
-  opencl::KernelCall gemm_;
-  opencl::Launch size_{};
-  opencl::KernelCall add_;
-  opencl::Launch add_size_{0, 1};
 };
 
 }  // namespace
 
-std::optional<std::string> tensor_unsupported(const Problem& problem, const Environment& env) {
+std::vector<Guess> tensor_guesses(const Problem& problem, const Environment& env) {
+  const DeviceInfo& info = opencl::device(env.device);
   const Gemm g(problem);
-  const double b_bytes = g.prepack ? 4.0 * static_cast<double>(g.batch) * static_cast<double>(g.k) *
-                                         static_cast<double>(g.n)
-                                   : 0;
-  if (auto reason = opencl::unsupported_anywhere(problem, env, b_bytes)) return reason;
-  if (std::max({g.m, g.n, g.k, g.batch}) >= longest) {
-    return fmt::format("math {}: sizes must stay below {}", math_3xtf32.name, longest);
-  }
-  const Tensor first = Tensor::from(tensor_tunings(g, opencl::device(env.device)).front());
-  return opencl::unsupported_anywhere(problem, env, b_bytes + beside_bytes(first, g));
-}
-
-std::vector<Tuning> tensor_tunings(const Gemm& g, const DeviceInfo& info) {
-  std::vector<Guess> guesses;
-  if (has_tensor_code_path(info)) {
-    const auto free_bytes = static_cast<double>(opencl::available_bytes(info));
-    for (const Shape& s : shapes) {
-      for (const int64_t splits : {1, 2, 3, 4, 6, 8, 12, 16, 32}) {
-        const Tensor t = shaped(s, splits);
-        // Each share deserves some hundred steps, and nothing is won beyond a few waves.
-        if (t.packed == 1 && beside_bytes(t, g) + operand_bytes(g) > free_bytes) continue;
-        const bool is_worth = splits == 1 || (g.reads_ab() && g.k / splits >= 128 &&
-                                              groups_of(t, g) <= 4.0 * info.compute_units);
-        if (is_worth && fits(t, g, info)) guesses.push_back({t.tuning(), expected_ns(t, g, info)});
+  std::vector<Guess> list;
+  if (!has_unit_math(problem, env)) return list;
+  const bool is_3xtf32 = env.math == math_3xtf32.name;
+  const auto portable = is_3xtf32 ? std::span<const Tensor>(portable_split) : portable_short;
+  if (!has_units(info)) {
+    for (const Tensor& t : portable) {
+      if (!defect_of(t, problem, env)) {
+        list.push_back({written(t), never_first + static_cast<double>(list.size())});
       }
     }
-    std::stable_sort(guesses.begin(), guesses.end(),
-                     [](const Guess& x, const Guess& y) { return x.ns < y.ns; });
-    constexpr std::size_t most_guesses = 10;
-    if (guesses.size() > most_guesses) guesses.resize(most_guesses);
-    // The smallest last, for devices that have less room than an H200.
-    guesses.push_back({shaped(shapes[std::size(shapes) - 1], 1).tuning(), 0});
+    return list;
   }
-  std::vector<Tuning> list;
-  for (const Guess& guess : guesses) list.push_back(guess.tuning);
-  for (const Tensor& t : portable) {
-    const bool first = list.empty();
-    if (first || (!has_tensor_code_path(info) && fits(t, g, info))) list.push_back(t.tuning());
+  const auto free_bytes = static_cast<double>(opencl::available_bytes(info));
+  const auto shapes = is_3xtf32 ? std::span<const Shape>(split_shapes) : short_shapes;
+  for (const Shape& s : shapes) {
+    for (const int64_t splits : {1, 2, 3, 4, 6, 8, 12, 16, 32}) {
+      const Tensor t{1, s.wm, s.wn, s.mt, s.nt, s.stages, s.packed, s.regs, 8, splits};
+      // Each share deserves some hundred steps, and nothing is won beyond a few waves.
+      const bool is_worth =
+          splits == 1 || (g.reads_ab() && g.k / splits >= (is_3xtf32 ? 128 : 256) &&
+                          t.groups(g) <= 4.0 * info.compute_units);
+      if (is_worth && !defect_of(t, problem, env) &&
+          (s.packed == 0 || beside_bytes(t, problem) + unit_bytes(problem) <= free_bytes)) {
+        list.push_back({written(t), expected_ns(t, problem, info)});
+      }
+    }
   }
   return list;
 }
 
-std::optional<std::string> tensor_defect(const Gemm& g, const Tuning& tuning,
-                                         const DeviceInfo& info) {
-  const Tensor t = Tensor::from(tuning);
-  if (t.code_path == 1 && !has_tensor_code_path(info)) {
-    return fmt::format(
-        "code_path=1 under math {} needs matrix units that take tf32, which {} lacks",
-        math_3xtf32.name, info.name);
-  }
-  if (fits(t, g, info)) return std::nullopt;
-  return fmt::format(
-      "wm, wn, mt, nt, bk and chunk must be powers of two, mt at least 2, nt at least 4, bk 8 to "
-      "32 and at least 8·chunk, stages at least 2, a group's {} items at most {}, the tiles' {} "
-      "bytes at most {} on {}, and the partial sums of splits at most {:.0f} bytes",
-      t.items(), info.max_work_group, t.local_bytes(), local_limit(t, info), info.name,
-      most_parts_bytes);
+std::optional<std::string> tensor_defect(const Problem& problem, const Tuning& tuning,
+                                         const Environment& env) {
+  return defect_of(read(tuning), problem, env);
+}
+
+double tensor_beside_bytes(const Problem& problem, const Tuning& tuning) {
+  return beside_bytes(read(tuning), problem);
 }
 
 std::unique_ptr<Plan> tensor_plan(const Problem& problem, const Tuning& tuning,

@@ -8,8 +8,9 @@
 
 #include "backends/opencl_features.hpp"
 #include "backends/opencl_ptx.hpp"
+#include "core/math.hpp"
 #include "gemm_wgmma_cl.hpp"
-#include "kernels/gemm/opencl_units.hpp"
+#include "kernels/gemm/opencl_plans.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -23,21 +24,23 @@ constexpr int64_t box_columns = 32;      // of results that the copy engine stor
 constexpr int64_t result_bytes = 32768;  // most that a consumer has in local memory for it
 
 struct Tile {
-  int64_t wm, mt, nt, stages, raster, splits;
-
-  static Tile from(const Tuning& t) {
-    const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {get("wm"), get("mt"), get("nt"), get("stages"), get("raster"), get("splits")};
-  }
-  Tuning tuning() const {
-    return {{"path", path_wgmma}, {"code_path", 1},   {"wm", wm},         {"mt", mt},
-            {"nt", nt},           {"stages", stages}, {"raster", raster}, {"splits", splits}};
-  }
+  int64_t wm, mt, nt, stages, raster, splits, code_path = 1;
   int64_t items() const { return 32 * (wm + 1); }
   int64_t bm() const { return wm * mt * 16; }
   int64_t bn() const { return nt * 8; }
   int64_t own_cols(const Gemm& g) const { return g.gate ? bn() / 2 : bn(); }
+  // Tiles of c times shares of k: a group computes one after the other.
+  double works(const Gemm& g) const { return groups_of(g, bm(), own_cols(g), splits); }
 };
+constexpr Field<Tile> fields[] = {{"code_path", &Tile::code_path},
+                                  {"wm", &Tile::wm},
+                                  {"mt", &Tile::mt},
+                                  {"nt", &Tile::nt},
+                                  {"stages", &Tile::stages},
+                                  {"raster", &Tile::raster},
+                                  {"splits", &Tile::splits}};
+Tile read(const Tuning& tuning) { return read_tuning<Tile>(fields, tuning); }
+Tuning written(const Tile& x) { return tuning_of<Tile>(path_wgmma, fields, x); }
 
 // Whether results go through local memory: the copy engine stores whole boxes of rows that are a
 // multiple of 16 bytes.
@@ -56,12 +59,6 @@ int64_t local_bytes(const Tile& t, const Problem& problem) {
   return stages + t.wm / 4 * std::min(result_bytes, t.mt * block_rows * t.own_cols(g) * element);
 }
 
-// Tiles of c times shares of k: a group computes one after the other.
-double works_of(const Tile& t, const Gemm& g) {
-  return static_cast<double>(g.batch) * static_cast<double>(tiles(g.m, t.bm())) *
-         static_cast<double>(tiles(g.n, t.own_cols(g))) * static_cast<double>(t.splits);
-}
-
 // Sums that fill more than 128 registers an item spill; a copy takes at most 256 rows, and starts
 // at a multiple of 8.
 bool is_tile(const Tile& t, const Gemm& g, const UnitLayouts& layouts) {
@@ -69,13 +66,18 @@ bool is_tile(const Tile& t, const Gemm& g, const UnitLayouts& layouts) {
          t.stages >= 2 && t.own_cols(g) % (layouts.b.wide ? block_rows : 16) == 0;
 }
 
-bool fits(const Tile& t, const Problem& problem, const DeviceInfo& info) {
+std::optional<std::string> defect_of(const Tile& t, const Problem& problem,
+                                     const DeviceInfo& info) {
   const Gemm g(problem);
-  return opencl::features(info.index).wgmma &&
-         is_tile(t, g, UnitLayouts(g, problem.dtype("a_type"))) &&
-         local_bytes(t, problem) <= local_limit(1, info) &&
-         std::max({g.m, g.b_cols(), g.k, g.batch}) < unit_longest && works_of(t, g) < 2e9 &&
-         unit_parts_bytes(t.splits, g) <= most_parts_bytes;
+  return unmet_need(
+      path_wgmma,
+      {{is_tile(t, g, UnitLayouts(g, problem.dtype("a_type"))),
+        "wm=4 or 8, mt at most 2, nt even and mt·nt at most 32, columns of a tile that are a "
+        "multiple of 16 (of 64 where rows of b lie across k; with gate=1 twice that), and stages "
+        "of at least 2"},
+       {std::max({g.m, g.b_cols(), g.k, g.batch}) < unit_longest && t.works(g) < 2e9,
+        "sizes below 2^29"}},
+      {1, t.items(), local_bytes(t, problem), unit_parts_bytes(t.splits, g)}, info);
 }
 
 // Bytes of the L2 cache that are read for 128 bytes of a row: rows that are no multiple of a line
@@ -103,12 +105,14 @@ double expected_ns(const Tile& t, const Problem& problem, const DeviceInfo& info
       static_cast<double>(tiles(tiles(g.k * layouts.bytes, unit_row_bytes), t.splits));
   // The first copies, and storing.
   const double tile_ns = is_staged(t, problem) ? 1500 : 3000;
-  const double waves = std::ceil(works_of(t, g) / gpu.units);
-  const double split_ns =
-      t.splits > 1 ? gpu.launch_ns + 2 * unit_parts_bytes(t.splits, g) / gpu.bytes_per_ns : 0;
+  const double waves = std::ceil(t.works(g) / gpu.units);
   return std::max(waves * (steps * step_ns + tile_ns),
-                  unit_bytes(g, layouts, problem) / (0.8 * gpu.bytes_per_ns)) +
-         gpu.launch_ns + split_ns;
+                  unit_bytes(problem) / (0.8 * gpu.bytes_per_ns)) +
+         gpu.launch_ns + unit_split_ns(t.splits, g, gpu) + layouts.lay_ns(g, gpu);
+}
+
+bool serves(const Problem& problem, const Environment& env) {
+  return has_unit_math(problem, env) && env.math != math_3xtf32.name;
 }
 
 opencl::Wgmma instruction(const Problem& problem, const UnitLayouts& layouts, const Tile& t) {
@@ -121,7 +125,7 @@ opencl::Wgmma instruction(const Problem& problem, const UnitLayouts& layouts, co
 std::string source_of(const Problem& problem, const Tuning& tuning) {
   const Gemm g(problem);
   const UnitLayouts layouts(g, problem.dtype("a_type"));
-  return instruction(problem, layouts, Tile::from(tuning)).macros() + gemm_wgmma_cl;
+  return instruction(problem, layouts, read(tuning)).macros() + gemm_wgmma_cl;
 }
 
 class WgmmaPlan final : public UnitPlan {
@@ -130,7 +134,7 @@ class WgmmaPlan final : public UnitPlan {
             const Operands& constants)
       : UnitPlan(problem, tuning, env, source_of(problem, tuning)) {
     if (g_.empty()) return;
-    const Tile t = Tile::from(tuning);
+    const Tile t = read(tuning);
     options_ += fmt::format(" -DSTAGED={:d}", is_staged(t, problem));
     prepare(constants, t.splits);
     cl_mem maps = workspace(3 * map_bytes);
@@ -138,19 +142,14 @@ class WgmmaPlan final : public UnitPlan {
     describe_.set_args(context(), maps, a_, b_, copy_of("c"), as_cl_int(g_.m), as_cl_int(g_.n),
                        as_cl_int(g_.b_cols()), as_cl_int(std::max<int64_t>(g_.k, 1)),
                        as_cl_int(g_.batch), as_cl_int(layouts_.a.ld), as_cl_int(layouts_.b.ld));
-    gemm_ = kernel(source_.c_str(), options_, "gemm_wgmma");
-    gemm_.set_args(context(), maps, parts_, as_cl_int(g_.m), as_cl_int(g_.n), as_cl_int(k_),
-                   as_cl_int(g_.batch), as_cl_int(tiles(g_.m, t.bm())),
-                   as_cl_int(tiles(g_.n, t.own_cols(g_))), as_cl_int(k_share_));
-    add_output(gemm_);
-    const double groups = std::min<double>(works_of(t, g_), context().compute_units());
-    size_ = {static_cast<std::size_t>(groups), static_cast<std::size_t>(t.items())};
-  }
-
-  PlanFacts facts() const override {
-    PlanFacts facts = DevicePlan::facts();
-    facts.path = instruction(problem(), layouts_, Tile::from(tuning())).name();
-    return facts;
+    const double groups = std::min<double>(t.works(g_), context().compute_units());
+    gemm_ = {kernel(source_.c_str(), options_, "gemm_wgmma"),
+             launch_of(static_cast<int64_t>(groups), t.items())};
+    gemm_.call.set_args(context(), maps, parts_, as_cl_int(g_.m), as_cl_int(g_.n), as_cl_int(k_),
+                        as_cl_int(g_.batch), as_cl_int(tiles(g_.m, t.bm())),
+                        as_cl_int(tiles(g_.n, t.own_cols(g_))), as_cl_int(k_share_));
+    add_last(gemm_.call);
+    path_ = instruction(problem, layouts_, t).name();
   }
 
  private:
@@ -161,11 +160,10 @@ class WgmmaPlan final : public UnitPlan {
       launch(describe_, {1, 1});
       described_ = current;
     }
-    launch(gemm_, size_);
+    GemmPlan::multiply();
   }
 
-  opencl::KernelCall describe_, gemm_;
-  opencl::Launch size_{};
+  opencl::KernelCall describe_;
   std::array<cl_mem, 3> described_{};
 };
 
@@ -174,7 +172,7 @@ class WgmmaPlan final : public UnitPlan {
 std::vector<Guess> wgmma_guesses(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Guess> list;
-  if (!has_unit_math(problem, env) || !opencl::features(info.index).wgmma) return list;
+  if (!serves(problem, env) || !opencl::features(info.index).wgmma) return list;
   const Gemm g(problem);
   for (const int64_t wm : {4, 8}) {
     for (const int64_t mt : {1, 2}) {
@@ -184,9 +182,9 @@ std::vector<Guess> wgmma_guesses(const Problem& problem, const Environment& env)
           while (t.stages > 2 && local_bytes(t, problem) > local_limit(1, info)) --t.stages;
           // Each share deserves some hundred steps, and nothing is won beyond a few waves.
           const bool is_worth = splits == 1 || (g.reads_ab() && g.k / splits >= 256 &&
-                                                works_of(t, g) <= 2.0 * info.compute_units);
-          if (is_worth && fits(t, problem, info)) {
-            list.push_back({t.tuning(), expected_ns(t, problem, info)});
+                                                t.works(g) <= 2.0 * info.compute_units);
+          if (is_worth && !defect_of(t, problem, info)) {
+            list.push_back({written(t), expected_ns(t, problem, info)});
           }
         }
       }
@@ -198,7 +196,7 @@ std::vector<Guess> wgmma_guesses(const Problem& problem, const Environment& env)
 std::optional<std::string> wgmma_defect(const Problem& problem, const Tuning& tuning,
                                         const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
-  if (!has_unit_math(problem, env)) {
+  if (!serves(problem, env)) {
     return fmt::format("path=7 is of maths f16, bf16 and int8, not of {}", env.math);
   }
   if (const opencl::Features& has = opencl::features(info.index); !has.wgmma) {
@@ -206,13 +204,7 @@ std::optional<std::string> wgmma_defect(const Problem& problem, const Tuning& tu
                        has.no_wgmma.empty() ? "" : ": " + has.no_wgmma);
   }
   if (tuning.get("code_path", 1) != 1) return "path=7 needs code_path=1";
-  if (fits(Tile::from(tuning), problem, info)) return std::nullopt;
-  return fmt::format(
-      "path=7 needs wm=4 or 8, mt at most 2, nt even and mt·nt at most 32, columns of a tile that "
-      "are a multiple of 16 (of 64 where rows of b lie across k; with gate=1 twice that), stages "
-      "at least 2, stages and results of at most {} bytes of local memory together, sizes below "
-      "{}, and partial sums of at most {:.0f} bytes",
-      local_limit(1, info), unit_longest, most_parts_bytes);
+  return defect_of(read(tuning), problem, info);
 }
 
 std::unique_ptr<Plan> wgmma_plan(const Problem& problem, const Tuning& tuning,

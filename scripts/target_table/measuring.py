@@ -109,7 +109,7 @@ def measure(rooflane: Path, request: Request, folder: Path, prefix: Path
         served = [peer for variant in usable if (peer := sides.peers[variant])]
         beside = ["--peers", ",".join(served)] if served else []
         for setting, of_setting in _runs(sides, request.settings, classes):
-            alone = setting.math != FP32 and not sides.peers_in_maths
+            alone = sides.is_alone(setting.math)
             what = ["--preset", ",".join(of_setting),
                     "-v", ",".join(ours if alone else ours + built), *([] if alone else beside)]
             words = [prefix.name, family]
@@ -138,7 +138,7 @@ def _runs(sides: Sides, settings: dict[str, Setting],
     runs: dict[Setting, list[str]] = {}
     for name in classes:
         setting = settings.get(name, Setting())
-        if setting.math != FP32 and not sides.peers_in_maths:
+        if sides.is_alone(setting.math):
             runs.setdefault(Setting(), []).append(name)
         runs.setdefault(setting, []).append(name)
     return sorted(runs.items(), key=lambda run: run[0] != Setting())

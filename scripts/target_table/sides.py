@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from target_table.goals import FP32
+
 
 @dataclass(frozen=True)
 class Sides:
@@ -24,11 +26,15 @@ class Sides:
     on_device: bool = False
     # Further variants of ours and the kernels that they have: a class counts the one that is best.
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    # Whether peers take part where ours computes in another math than fp32; otherwise those of the
-    # fp32 run of the same problems are shown beside it.
-    peers_in_maths: bool = False
+    # The maths besides fp32 that peers compute in too. In other maths those of the fp32 run of the
+    # same problems are shown beside ours.
+    maths_of_peers: frozenset[str] = frozenset()
     data: str = ""  # what the names of its files in bench/targets begin with
     machines: dict[str, str] = field(default_factory=dict)  # with goals -> name in text
+
+    def is_alone(self, math: str) -> bool:
+        """Whether no peer computes in this math."""
+        return math != FP32 and math not in self.maths_of_peers
 
     def peers_of(self, kernels: set[str]) -> set[str]:
         """The peers that are expected in rows of these kernels."""
@@ -67,7 +73,8 @@ LOW_PRECISION = Sides(
                              "onnxruntime", "onnxruntime-int8", "llama-cpp")),
         "rows": (("softmax", "layernorm"), ("onednn", "torch", "torch-compile", "onnxruntime")),
     },
-    effort=CPU.effort, peers_in_maths=True, data="lowp_",
+    effort=CPU.effort, maths_of_peers=frozenset({"bf16", "f16", "int8", "int8-dynamic"}),
+    data="lowp_",
     machines=CPU.machines)
 
 # Few families, since a GPU's minutes are dear; times by the device's clock. Triton is left out: its
@@ -80,5 +87,6 @@ DEVICE = Sides(
         "others": (("softmax", "layernorm", "attention"), ("torch-cuda",)),
     },
     effort={"quick": (1, 0.3), "default": (1, 0.5), "full": (2, 1)},
-    threads="1", options=("--timer", "event"), on_device=True, data="opencl_",
+    threads="1", options=("--timer", "event"), on_device=True,
+    maths_of_peers=frozenset({"bf16", "f16", "int8"}), data="opencl_",
     machines={"h200": "H200", "any": "an H200 (this device has no column of its own)"})

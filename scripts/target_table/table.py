@@ -122,11 +122,11 @@ def each_problem(verdicts: Sequence[Verdict], sides: Sides, machine: str) -> str
         f"\n{len(verdicts)} problems: {counts['aim']} reach the aim, {counts['must']} more reach "
         f"the must, {counts['no']} reach neither. Device: {_machine(verdicts)}; goals of "
         f"{sides.machines[machine]}. A ratio is the best peer's time divided by that of "
-        f"`{sides.ours}`, in the same rounds. If ours computes in another math than fp32, peers "
-        "are still strict float32, measured in another run. The ceiling is the least time that the "
-        "device allows, from its measured peak of that math and its bandwidth at the problem's "
-        "footprint. The figure in brackets after a goal is compared with it. `?`: the goal lies "
-        "within its 95 % interval.\n")
+        f"`{sides.ours}`, in the same rounds. Peers compute in the line's math; beside 3xtf32, "
+        "which none has, they are strict float32, measured in another run. The ceiling is the "
+        "least time that the device allows, from its measured peak of that math and its bandwidth "
+        "at the problem's footprint. The figure in brackets after a goal is compared with it. "
+        "`?`: the goal lies within its 95 % interval.\n")
 
 
 def peers(problems: Sequence[Problem], sides: Sides, absent: dict[str, str]) -> str:
