@@ -6,8 +6,8 @@
 // Tiles, where loads meet no bank conflicts:
 //   deep (rows along k): rows of 128 bytes of k; piece q (16 bytes) of row r is at place q XOR r mod 8.
 //   ldmatrix reads 8 rows of a piece at a time.
-//   wide (rows along m or n; not 8-bit integers): a row per step of k. Of 16-bit formats pieces are
-//   swapped by the step mod 8, and ldmatrix.trans transposes; of float32 by twice the step mod 4, and
+//   wide (rows along m or n; not 8-bit integers): a row per step of k. Pieces of 16-bit formats are
+//   swapped by the step mod 8, and ldmatrix.trans transposes; those of float32 by twice the step mod 4, and
 //   lanes load words.
 
 #if CODE_PATH == 1

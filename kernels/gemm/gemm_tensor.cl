@@ -78,19 +78,27 @@ typedef struct {
                                           (row + (is_far ? (skip) : 0)) * BYTES),               \
                   is_inside ? 4 : 0);                                                           \
   }
+// Tiles of packed operands lie one after the other (gemm_work.cl).
+#if PACKED
+#define COPY_A COPY_DEEP
+#define COPY_B COPY_DEEP
+#define A_AT(row, step) (((long)(row) / BM * a_ld + (step) / BK * ROW) * BM)
+#define B_AT(col, step) (((long)(col) / BN * b_ld + (step) / BK * ROW) * BN)
+#else
 #if A_WIDE
 #define COPY_A COPY_WIDE
 #define A_AT(row, step) ((long)(step) * a_ld + (row) * BYTES)
 #else
 #define COPY_A COPY_DEEP
-#define A_AT(row, step) ((long)(row) * a_ld + (step) * K_BYTES)
+#define A_AT(row, step) ((long)(row) * a_ld + (step) * BYTES)
 #endif
 #if B_WIDE
 #define COPY_B COPY_WIDE
 #define B_AT(col, step) ((long)(step) * b_ld + (col) * BYTES)
 #else
 #define COPY_B COPY_DEEP
-#define B_AT(col, step) ((long)(col) * b_ld + (step) * K_BYTES)
+#define B_AT(col, step) ((long)(col) * b_ld + (step) * BYTES)
+#endif
 #endif
 // Numbers [from, to) of an item's copies of the next tile; beyond the share of k zeros, into a stage that
 // nobody reads.
@@ -99,10 +107,11 @@ INLINED void copy_some(__local uchar* stage, Source next, int from, int to) {
   for (int copy = 0; copy < ALL_COPIES; ++copy) {
     if (copy < from || copy >= to) continue;
     if (copy < COPIES(BM)) {
-      COPY_A(copy, stage, BM, next.a, next.a_ld, next.a_rows, next.k_room, BM, 0)
+      COPY_A(copy, stage, BM, next.a, PACKED ? ROW : next.a_ld, PACKED ? BM : next.a_rows,
+             next.k_room, BM, 0)
     } else {
-      COPY_B(copy - COPIES(BM), stage + A_BYTES, BN, next.b, next.b_ld, next.b_rows, next.k_room,
-             OWN_COLS, next.b_skip)
+      COPY_B(copy - COPIES(BM), stage + A_BYTES, BN, next.b, PACKED ? ROW : next.b_ld,
+             PACKED ? BN : next.b_rows, next.k_room, OWN_COLS, next.b_skip)
     }
   }
 }

@@ -31,8 +31,9 @@ Work work_of(int number, int row_tiles, int col_tiles, int splits, int rows, int
 
 // to[batch][y][x] of ys_to rows of ld elements: element (y, x) of a matrix is at from[y·outer + x·inner] for
 // y < ys and x < xs; the rest becomes zero. One of outer and inner is 1. A group takes 64 × 64, through
-// local memory, since columns may be what memory has side by side. PACKED=1: a row has, for each 16
-// elements, their 16 big parts and 16 small ones.
+// local memory, since columns may be what memory has side by side.
+// PACKED=1: to[batch][tile of `block` rows][16 steps of x][row][16 big parts, 16 small ones], so that a tile
+// is copied in one straight piece.
 #define UPSCALE 8192.0f  // 2^13, of packed parts
 #if BYTES == 4
 typedef float bits;
@@ -45,31 +46,49 @@ typedef uchar bits;
 #define LAY_LD (64 + (BYTES == 4 ? 1 : 2))  // neighbours of a column on different banks
 __kernel __attribute__((reqd_work_group_size(LAY_ITEMS, 1, 1))) void rearrange(
     __global const bits* restrict from, __global bits* restrict to, int ys, int xs, int ys_to,
-    int ld, int outer, int inner, int y_tiles, int x_tiles) {
+    int ld, int block, int outer, int inner, int y_tiles, int x_tiles) {
   __local bits tile[64 * LAY_LD];
   const int lid = get_local_id(0);
   const int y0 = get_group_id(0) % y_tiles * 64;
   const int x0 = get_group_id(0) / y_tiles % x_tiles * 64;
   const long batch = get_group_id(0) / y_tiles / x_tiles;
-  from += batch * ys * xs;
   to += batch * ys_to * ld;
-  for (int at = lid; at < 64 * 64; at += LAY_ITEMS) {
-    const int y = inner == 1 ? at / 64 : at % 64;
-    const int x = inner == 1 ? at % 64 : at / 64;
-    tile[y * LAY_LD + x] = y0 + y < ys && x0 + x < xs
-                               ? from[(long)(y0 + y) * outer + (long)(x0 + x) * inner] : 0;
+  // An item's elements are 4 rows or columns apart.
+  const int y = inner == 1 ? lid / 64 : lid % 64;
+  const int x = inner == 1 ? lid % 64 : lid / 64;
+  const int y_step = inner == 1 ? 4 : 0;
+  const int x_step = 4 - y_step;
+  from += batch * ys * xs + (long)(y0 + y) * outer + (long)(x0 + x) * inner;
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const bool is_inside = y0 + y + i * y_step < ys && x0 + x + i * x_step < xs;
+    tile[(y + i * y_step) * LAY_LD + x + i * x_step] =
+        is_inside ? from[(long)i * y_step * outer + (long)i * x_step * inner] : 0;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
-  for (int at = lid; at < 64 * 64; at += LAY_ITEMS) {
-    const int y = at / 64;
-    const int x = x0 + at % 64;
-    const bits value = tile[y * LAY_LD + at % 64];
-    if (y0 + y >= ys_to || x >= ld / (1 + PACKED)) continue;
-    __global bits* row = to + (long)(y0 + y) * ld;
 #if PACKED
-    SPLIT_TF32(row[x / 16 * 32 + x % 16], row[x / 16 * 32 + x % 16 + 16], value * UPSCALE)
-#else
-    row[x] = value;
-#endif
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = y0 + lid / 16 + 16 * i;
+    const int col = x0 + lid % 16 * 4;
+    if (row >= ys_to || col >= ld / 2) continue;
+    __local const float* four = tile + (lid / 16 + 16 * i) * LAY_LD + lid % 16 * 4;
+    float4 big, small;
+    SPLIT_TF32(big.x, small.x, four[0] * UPSCALE)
+    SPLIT_TF32(big.y, small.y, four[1] * UPSCALE)
+    SPLIT_TF32(big.z, small.z, four[2] * UPSCALE)
+    SPLIT_TF32(big.w, small.w, four[3] * UPSCALE)
+    __global float* own =
+        to + (((long)(row / block) * (ld / 32) + col / 16) * block + row % block) * 32 + col % 16;
+    *(__global float4*)own = big;
+    *(__global float4*)(own + 16) = small;
   }
+#else
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const int row = lid / 64 + 4 * i;
+    if (y0 + row < ys_to && x0 + lid % 64 < ld)
+      to[(long)(y0 + row) * ld + x0 + lid % 64] = tile[row * LAY_LD + lid % 64];
+  }
+#endif
 }

@@ -86,7 +86,7 @@ struct Guess {
   double ns;
 };
 
-// The expected time of what only serves checks on this device.
+// The expected time of a tuning that only serves checks on this device.
 inline constexpr double never_first = 1e30;
 
 // Per path: tunings worth trying for this problem, math and device, in no order; none where the

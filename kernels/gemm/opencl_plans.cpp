@@ -15,27 +15,34 @@ constexpr int64_t piece = 16;  // bytes of a copy
 // `period`: rows that are apart begin at multiples of it (with gate=1 of n).
 UnitLayout layout(int64_t rows, int64_t period, int64_t k, bool deep, int64_t bytes) {
   const auto whole = [&](int64_t count) { return count * bytes % piece == 0; };
-  if (deep && whole(k)) return {false, false, k * bytes};
-  if (!deep && bytes > 1 && whole(rows) && whole(period)) return {true, false, rows * bytes};
-  return {false, true, tiles(k * bytes, piece) * piece};
+  if (deep && whole(k)) return {false, false, k * bytes, rows};
+  if (!deep && bytes > 1 && whole(rows) && whole(period)) return {true, false, rows * bytes, rows};
+  return {false, true, tiles(k * bytes, piece) * piece, rows};
 }
 
-// Both parts of 16 steps of k at a time.
-UnitLayout packed_layout(int64_t k) { return {false, true, tiles(k, 16) * unit_row_bytes}; }
+// Both parts of 16 steps of k at a time, whole tiles.
+UnitLayout packed_layout(int64_t rows, int64_t block, int64_t k) {
+  return {false, true, tiles(k, 16) * unit_row_bytes, tiles(rows, block) * block};
+}
 
 }  // namespace
 
-UnitLayouts::UnitLayouts(const Gemm& g, DType type, bool packed)
+UnitLayouts::UnitLayouts(const Gemm& g, DType type, int64_t pack_a, int64_t pack_b)
     : bytes(static_cast<int64_t>(size_of(type))),
-      packed_bytes(packed ? 2 * bytes : bytes),
-      a(packed ? packed_layout(g.k) : layout(g.m, g.m, g.k, !g.trans_a, bytes)),
-      b(packed ? packed_layout(g.k) : layout(g.b_cols(), g.n, g.k, g.trans_b, bytes)) {}
+      packed_bytes(pack_a > 0 ? 2 * bytes : bytes),
+      a(pack_a > 0 ? packed_layout(g.m, pack_a, g.k) : layout(g.m, g.m, g.k, !g.trans_a, bytes)),
+      b(pack_b > 0 ? packed_layout(g.n, pack_b, g.k)
+                   : layout(g.b_cols(), g.n, g.k, g.trans_b, bytes)),
+      block_a(pack_a),
+      block_b(pack_b) {}
 
 double UnitLayouts::laid_bytes(const Gemm& g, bool of_run) const {
-  const auto laid = [&](const UnitLayout& layout, int64_t rows) {
-    return layout.laid ? static_cast<double>(g.batch * rows) * static_cast<double>(layout.ld) : 0;
+  const auto laid = [&](const UnitLayout& layout) {
+    return layout.laid
+               ? static_cast<double>(g.batch) * static_cast<double>(layout.matrix_bytes(g.k))
+               : 0;
   };
-  return laid(a, g.m) + (of_run && g.prepack ? 0 : laid(b, g.b_cols()));
+  return laid(a) + (of_run && g.prepack ? 0 : laid(b));
 }
 
 double UnitLayouts::lay_ns(const Gemm& g, const GpuModel& gpu) const {
@@ -100,13 +107,13 @@ cl_mem GemmPlan::rearranged(Step& step, const char* tensor, const Operands& cons
   constexpr int64_t side = 64;
   constexpr int64_t items = 256;
   const int64_t y_tiles = tiles(what.ys_to, side);
-  const int64_t x_tiles = tiles(what.ld / (what.is_packed ? 2 : 1), side);
+  const int64_t x_tiles = tiles(what.ld / (what.block > 0 ? 2 : 1), side);
   Step prepared = {kernel(source, options, "rearrange"),
                    launch_of(g_.batch * y_tiles * x_tiles, items)};
   prepared.call.set_args(context(), is_constant ? plain.get() : copy_of(tensor), memory,
                          as_cl_int(what.ys), as_cl_int(what.xs), as_cl_int(what.ys_to),
-                         as_cl_int(what.ld), as_cl_int(what.outer), as_cl_int(what.inner),
-                         as_cl_int(y_tiles), as_cl_int(x_tiles));
+                         as_cl_int(what.ld), as_cl_int(what.block), as_cl_int(what.outer),
+                         as_cl_int(what.inner), as_cl_int(y_tiles), as_cl_int(x_tiles));
   if (is_constant) {
     launch(prepared.call, prepared.size);
     wait_now();
@@ -124,9 +131,9 @@ void GemmPlan::enqueue() {
 }
 
 UnitPlan::UnitPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
-                   std::string source)
+                   const UnitLayouts& layouts, std::string source)
     : GemmPlan(problem, tuning, env),
-      layouts_(g_, problem.dtype("a_type"), tuning.get("packed", 0) == 1),
+      layouts_(layouts),
       source_(std::move(source)),
       options_(
           fmt::format("-DTYPE={} -DTRANS_A={:d} -DTRANS_B={:d} -DA_WIDE={:d} -DB_WIDE={:d}{}{}",
@@ -138,20 +145,16 @@ void UnitPlan::prepare(const Operands& constants, int64_t splits) {
   const int64_t bk = unit_row_bytes / layouts_.packed_bytes;
   k_share_ = tiles(tiles(k_, bk), splits) * bk;
   const auto laid = [&](Step& step, const char* tensor, const UnitLayout& to, int64_t rows,
-                        bool deep) {
+                        bool deep, int64_t block) {
     if (!to.laid) return operand(tensor, constants);
-    const Rearranging what{rows,
-                           g_.k,
-                           rows,
-                           to.ld / layouts_.bytes,
-                           deep ? g_.k : 1,
-                           deep ? 1 : rows,
-                           layouts_.bytes,
-                           layouts_.packed_bytes > layouts_.bytes};
-    return rearranged(step, tensor, constants, what, source_.c_str(), options_);
+    const int64_t bytes = layouts_.bytes;
+    return rearranged(
+        step, tensor, constants,
+        {rows, g_.k, to.rows, to.ld / bytes, deep ? g_.k : 1, deep ? 1 : rows, bytes, block},
+        source_.c_str(), options_);
   };
-  a_ = laid(lay_a_, "a", layouts_.a, g_.m, !g_.trans_a);
-  b_ = laid(lay_b_, "b", layouts_.b, g_.b_cols(), g_.trans_b);
+  a_ = laid(lay_a_, "a", layouts_.a, g_.m, !g_.trans_a, layouts_.block_a);
+  b_ = laid(lay_b_, "b", layouts_.b, g_.b_cols(), g_.trans_b, layouts_.block_b);
   if (is_3xtf32()) {
     strict_a_ = operand("a", constants);
     strict_b_ = operand("b", constants);

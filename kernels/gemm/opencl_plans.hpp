@@ -1,5 +1,5 @@
 // What the plans of GEMM's OpenCL paths share: operands that are rearranged first (gemm_work.cl),
-// sums of groups that share k, and the arguments of what follows a product; and for matrix units
+// sums of groups that share k, and the arguments for epilogues; and for matrix units
 // (mma.sync and wgmma; gemm_parts.cl) how operands are laid out.
 #pragma once
 
@@ -30,11 +30,11 @@ class GemmPlan : public opencl::DevicePlan {
   void add_output(opencl::KernelCall& call);
 
   // A matrix of a batch, element (y, x) at y·outer + x·inner: it becomes ys_to rows of `ld`
-  // elements, of which ys and xs exist.
+  // elements; ys and xs of them exist.
   struct Rearranging {
     std::int64_t ys, xs, ys_to, ld, outer, inner;
     std::int64_t bytes;      // of an element
-    bool is_packed = false;  // big and small parts of x (gemm_work.cl)
+    std::int64_t block = 0;  // of packed parts of 3xtf32 the rows of a tile (gemm_work.cl)
   };
   // Memory with what `step` makes of a or b; of a constant b now.
   cl_mem rearranged(Step& step, const char* tensor, const Operands& constants,
@@ -71,21 +71,21 @@ inline constexpr std::int64_t unit_longest = std::int64_t{1} << 29;
 inline constexpr double unit_sustained_clock = 0.75;
 
 // How tiles of an operand are read: a row of `ld` bytes holds k, or with `wide` rows of op(a) or
-// columns of op(b) side by side. laid: `rearrange` makes the former of it first.
+// columns of op(b) side by side. laid: `rearrange` makes the former of it first, of `rows` rows.
 struct UnitLayout {
   bool wide, laid;
-  std::int64_t ld;
-  std::int64_t matrix_bytes(std::int64_t rows, std::int64_t k) const {
-    return (wide ? k : rows) * ld;
-  }
+  std::int64_t ld, rows;
+  std::int64_t matrix_bytes(std::int64_t k) const { return (wide ? k : rows) * ld; }
 };
 
 struct UnitLayouts {
   std::int64_t bytes;         // of an element
   std::int64_t packed_bytes;  // of a step of k in a row: of both parts with `packed`
   UnitLayout a, b;
-  // packed: of math 3xtf32, both operands are split while they are rearranged.
-  UnitLayouts(const Gemm& g, DType type, bool packed = false);
+  std::int64_t block_a, block_b;
+  // pack_a and pack_b: of math 3xtf32, rows of the tiles for which operands are split while they
+  // are rearranged; 0: they are not.
+  UnitLayouts(const Gemm& g, DType type, std::int64_t pack_a = 0, std::int64_t pack_b = 0);
   // Device memory for what is rearranged; in a run, which a constant b has no part in.
   double laid_bytes(const Gemm& g, bool of_run) const;
   // Expected time of rearranging.
@@ -107,7 +107,7 @@ class UnitPlan : public GemmPlan {
  protected:
   // `source`: of a program with gemm_parts.cl in it.
   UnitPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
-           std::string source);
+           const UnitLayouts& layouts, std::string source);
   // Sets a, b and parts; builds what runs before and after the product. Steps of k are shared
   // evenly.
   void prepare(const Operands& constants, std::int64_t splits);

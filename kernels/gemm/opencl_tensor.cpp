@@ -52,7 +52,7 @@ Tensor read(const Tuning& tuning) { return read_tuning<Tensor>(fields, tuning); 
 Tuning written(const Tensor& x) { return tuning_of<Tensor>(path_tensor, fields, x); }
 
 UnitLayouts layouts_of(const Tensor& t, const Problem& problem) {
-  return UnitLayouts(Gemm(problem), problem.dtype("a_type"), t.packed == 1);
+  return {Gemm(problem), problem.dtype("a_type"), t.packed * t.bm(), t.packed * t.bn()};
 }
 
 // Device memory beside the operands.
@@ -149,7 +149,7 @@ class TensorPlan final : public UnitPlan {
  public:
   TensorPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
              const Operands& constants)
-      : UnitPlan(problem, tuning, env, gemm_tensor_cl) {
+      : UnitPlan(problem, tuning, env, layouts_of(read(tuning), problem), gemm_tensor_cl) {
     if (g_.empty()) return;
     const Tensor t = read(tuning);
     prepare(constants, t.splits);
@@ -159,10 +159,9 @@ class TensorPlan final : public UnitPlan {
              launch_of(static_cast<int64_t>(t.groups(g_)), t.items())};
     gemm_.call.set_args(context(), a_, b_, parts_, as_cl_int(g_.m), as_cl_int(g_.n), as_cl_int(k_),
                         as_cl_int(layouts_.a.ld), as_cl_int(layouts_.b.ld),
-                        cl_long{layouts_.a.matrix_bytes(g_.m, g_.k)},
-                        cl_long{layouts_.b.matrix_bytes(g_.b_cols(), g_.k)},
-                        as_cl_int(tiles(g_.m, t.bm())), as_cl_int(tiles(g_.n, t.own_cols(g_))),
-                        as_cl_int(k_share_));
+                        cl_long{layouts_.a.matrix_bytes(g_.k)},
+                        cl_long{layouts_.b.matrix_bytes(g_.k)}, as_cl_int(tiles(g_.m, t.bm())),
+                        as_cl_int(tiles(g_.n, t.own_cols(g_))), as_cl_int(k_share_));
     add_last(gemm_.call);
     path_ = t.code_path == 0
                 ? "mma emulated"

@@ -132,7 +132,8 @@ class WgmmaPlan final : public UnitPlan {
  public:
   WgmmaPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
             const Operands& constants)
-      : UnitPlan(problem, tuning, env, source_of(problem, tuning)) {
+      : UnitPlan(problem, tuning, env, {Gemm(problem), problem.dtype("a_type")},
+                 source_of(problem, tuning)) {
     if (g_.empty()) return;
     const Tile t = read(tuning);
     options_ += fmt::format(" -DSTAGED={:d}", is_staged(t, problem));
