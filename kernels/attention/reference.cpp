@@ -179,11 +179,11 @@ struct Rounding {
 // much of the sum of weights. Added is 2⁻¹²⁶·Σ_j|v_j|: weights below float32's normal range may be
 // flushed to zero. Where a score may err by a quarter and more, weights are any that sum to 1: the
 // error is at most 2·max_j|v_j|.
-// Math f16 and bf16, r = 2⁻¹¹ and 2⁻⁸: a weight is rounded before it meets v, which adds r·w_j|v_j|.
-// Below the format's normal range rounding errs by half of its smallest number, or a weight counts
-// as zero (math.hpp), which adds that much of |v_j| where the largest weight is 1. The sum of
-// weights is that of unrounded ones. Each of q and k that has another format adds r to the relative
-// error of products, and v adds r to that of the sum.
+// Math f16 and bf16, r = 2⁻¹¹ and 2⁻⁸: a weight is rounded before it meets v, which adds
+// r·w_j|v_j|. Below the format's normal range rounding errs by half of its smallest number, or a
+// weight counts as zero (math.hpp), which adds that much of |v_j| where the largest weight is 1.
+// The sum of weights is that of unrounded ones. Each of q and k that has another format adds r to
+// the relative error of products, and v adds r to that of the sum.
 void reference_row(const Sizes& sizes, const Inputs& in, std::int64_t row,
                    const std::vector<std::int64_t>& cols, Scratch& scratch,
                    const Rounding& rounding, const ReferenceOut& out) {
