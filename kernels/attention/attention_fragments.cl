@@ -7,7 +7,6 @@
 #define SUMS(name, columns) float (*name)[(columns) / 8][WARP_LANES][4]
 #define OF_ROWS(type, name) type (*name)[2][WARP_LANES]
 #define DP ((D + 15) / 16 * 16)
-#define CLEAR(name) EVERY(i, MT) EVERY(j, BK / 8) LANES EVERY(r, 4) name[i][j][l][r] = 0.0f;
 
 #if TYPE == F32
 // Float32 operands on units that take tf32: both products by
@@ -18,7 +17,6 @@
 // (8) bytes meet every bank once.
 
 #define BYTES 4
-#define STEPS 1
 #define LARGEST FLT_MAX
 #define SIGN_BITS 0x80000000u
 #define ROW_K (4 * (DP % 32 == 16 ? DP : DP + 16))
@@ -50,10 +48,10 @@
   EVERY(s, 2) EVERY(j, NJ) EVERY(i, MT) MMA_TF32(part[i][j], big_a[i][s], big_b[j][s]);
 
 // score = q·kᵀ of the warp's rows from first_row on and a tile of keys.
-INLINED void multiply_keys(SUMS(score, BK), int queries, __local const uchar* q_tile,
+INLINED void multiply_keys(SUMS(score, BK), int unused, __local const uchar* q_tile,
                            __local const uchar* k_tile, int first_row) {
   const int lid = get_local_id(0);
-  CLEAR(score)
+  EVERY(i, MT) EVERY(j, BK / 8) LANES EVERY(r, 4) score[i][j][l][r] = 0.0f;
   _Pragma("unroll 1")
   for (int d0 = 0; d0 < DP; d0 += 16) {
     float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
@@ -122,7 +120,6 @@ INLINED void add_values(SUMS(sum, DP), SUMS(score, BK), __local const uchar* v_t
 // pieces of 16 bytes, so that the 8 rows that ldmatrix reads at a time meet every bank once.
 
 #define BYTES 2
-#define STEPS (DP / 16)  // of k, in the product of q and k
 #if TYPE == F16
 #define LARGEST 65504.0f
 #else
@@ -142,7 +139,7 @@ INLINED void add_values(SUMS(sum, DP), SUMS(score, BK), __local const uchar* v_t
 #define V_PLACE(lane, n, s) ((16 * (s) + (lane) % 16) * ROW_V + (2 * (n) + (lane) / 16) * 16)
 
 // Queries stay in registers where these have room for them beside scores and sums.
-#define Q_RESIDENT (MT * (DP / 4 + (1 + AHEAD) * BK / 2 + DP / 2) <= 176)
+#define Q_RESIDENT (MT * (DP / 4 + BK / 2 + DP / 2) <= 176)
 #if Q_RESIDENT
 #define QUERIES(name) uint name[MT][DP / 16][WARP_LANES][4];
 #define LOAD_QUERIES(name, q_tile, first_row)                                                   \
@@ -154,7 +151,7 @@ INLINED void add_values(SUMS(sum, DP), SUMS(score, BK), __local const uchar* v_t
 #else
 #define QUERIES(name) const int name = 0;
 #define LOAD_QUERIES(name, q_tile, first_row) {}
-#define QUERIES_PARAM int queries
+#define QUERIES_PARAM int unused
 #endif
 
 // Two floats, rounded to nearest, as a register.
@@ -190,30 +187,26 @@ uint packed(float x, float y) {
     STORE_ONE(value[c], to, c / 2 * 8 + 2 * (q) + c % 2);
 #endif
 
-// score += q·kᵀ of 16 columns from 16·s on: the warp's rows from first_row on and a tile of keys.
-INLINED void multiply_step(SUMS(score, BK), QUERIES_PARAM, __local const uchar* q_tile,
-                           __local const uchar* k_tile, int first_row, int s) {
+// score = q·kᵀ of the warp's rows from first_row on and a tile of keys.
+INLINED void multiply_keys(SUMS(score, BK), QUERIES_PARAM, __local const uchar* q_tile,
+                           __local const uchar* k_tile, int first_row) {
   const int lid = get_local_id(0);
   const int lane = LANE_OF(lid, 0);
+  EVERY(i, MT) EVERY(j, BK / 8) LANES EVERY(r, 4) score[i][j][l][r] = 0.0f;
+  EVERY(s, DP / 16) {
 #if Q_RESIDENT
 #define A_OF(i) queries[i][s]
 #else
 #define A_OF(i) a[i]
-  uint a[MT][WARP_LANES][4];
-  EVERY(i, MT) LOAD_MATRICES(STRAIGHT, a[i], q_tile, Q_PLACE, i, s);
+    uint a[MT][WARP_LANES][4];
+    EVERY(i, MT) LOAD_MATRICES(STRAIGHT, a[i], q_tile, Q_PLACE, i, s);
 #endif
-  EVERY(n, BK / 16) {
-    uint b[WARP_LANES][4];
-    LOAD_MATRICES(STRAIGHT, b, k_tile, K_PLACE, n, s);
-    EVERY(i, MT) EVERY(j, 2) MULTIPLY(score[i][2 * n + j], A_OF(i), b, j);
+    EVERY(n, BK / 16) {
+      uint b[WARP_LANES][4];
+      LOAD_MATRICES(STRAIGHT, b, k_tile, K_PLACE, n, s);
+      EVERY(i, MT) EVERY(j, 2) MULTIPLY(score[i][2 * n + j], A_OF(i), b, j);
+    }
   }
-}
-
-// score = q·kᵀ.
-INLINED void multiply_keys(SUMS(score, BK), QUERIES_PARAM, __local const uchar* q_tile,
-                           __local const uchar* k_tile, int first_row) {
-  CLEAR(score)
-  EVERY(s, STEPS) multiply_step(score, queries, q_tile, k_tile, first_row, s);
 }
 
 // sum += weights·v of a tile of values.

@@ -8,8 +8,6 @@
 //
 // STAGES = 1: one tile of keys and one of values are in local memory, and the next keys arrive while
 // values are multiplied and the other way round. More: a ring of so many tiles of both, one barrier a tile.
-// AHEAD = 1: the next tile's scores are multiplied while this one's become weights, step by step, so that
-// a warp's units for exp and for products work at the same time. It needs three stages.
 //
 // A row of o with an element beyond TYPE's range is computed again in plain float32. Infinities and NaN
 // that a query may not see need it, and for tf32 elements from 2^115 and scores from 2^102 on, which
@@ -107,11 +105,10 @@ void strict_row(__global const element* q, __global const element* k, __global c
   }
 }
 
-// The largest score of each row, with -inf for what the row does not see where the tile is_edge; what
-// was added before shrinks. Scores count `factor` times as much, which is not negative.
-INLINED void find_largest(SUMS(score, BK), SUMS(sum, DP), OF_ROWS(float, high),
-                          OF_ROWS(float, total), OF_ROWS(int, sees), int key0, bool is_edge,
-                          float factor) {
+// Scores become weights, 2^(factor·(score - largest)), with -inf for what a row does not see where the
+// tile is_edge; what was added before shrinks. factor is not negative.
+INLINED void weigh(SUMS(score, BK), SUMS(sum, DP), OF_ROWS(float, high), OF_ROWS(float, total),
+                   OF_ROWS(int, sees), int key0, bool is_edge, float factor) {
   const int lid = get_local_id(0);
   EVERY(i, MT) EVERY(h, 2) {
     if (is_edge) {
@@ -129,21 +126,15 @@ INLINED void find_largest(SUMS(score, BK), SUMS(sum, DP), OF_ROWS(float, high),
     OF_FOUR(top, fmax)
     LANES {
       const float shrink = fast_exp2((high[i][h][l] - top[l]) * factor);
+      const float base = top[l] * factor;
       high[i][h][l] = top[l];
-      total[i][h][l] *= shrink;
       EVERY(j, DP / 8) EVERY(r, 2) sum[i][j][l][2 * h + r] *= shrink;
-    }
-  }
-}
-
-// Scores become weights, 2^(factor·(score - largest)): part `step` of STEPS parts of the tile.
-INLINED void weigh(SUMS(score, BK), OF_ROWS(float, high), OF_ROWS(float, total), float factor,
-                   int step) {
-  EVERY(i, MT) EVERY(h, 2) LANES {
-    const float base = high[i][h][l] * factor;
-    EVERY(j, BK / 8) if (j * STEPS / (BK / 8) == step) EVERY(r, 2) {
-      score[i][j][l][2 * h + r] = fast_exp2(fma(score[i][j][l][2 * h + r], factor, -base));
-      total[i][h][l] += score[i][j][l][2 * h + r];
+      float weights = total[i][h][l] * shrink;
+      EVERY(j, BK / 8) EVERY(r, 2) {
+        score[i][j][l][2 * h + r] = fast_exp2(fma(score[i][j][l][2 * h + r], factor, -base));
+        weights += score[i][j][l][2 * h + r];
+      }
+      total[i][h][l] = weights;
     }
   }
 }
@@ -232,34 +223,20 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
   QUERIES(queries)
 
   int slot = 0;
-  float score[MT][BK / 8][WARP_LANES][4];
-#if AHEAD
-  copies_wait(STAGES - 2);
-  barrier(CLK_LOCAL_MEM_FENCE);
-  LOAD_QUERIES(queries, q_tile, first_row)
-  multiply_keys(score, queries, q_tile, K_TILE(0), first_row);
-#endif
   for (int key0 = 0; key0 < end_key; key0 += BK) {
-    copies_wait(STAGES == 1 ? 1 : STAGES - 2 - AHEAD);
+    copies_wait(STAGES == 1 ? 1 : STAGES - 2);
     barrier(CLK_LOCAL_MEM_FENCE);
+    if (key0 == 0) LOAD_QUERIES(queries, q_tile, first_row)
 #if STAGES > 1
     const int last_slot = slot == 0 ? STAGES - 1 : slot - 1;
-    COPY_KEYS(last_slot, key0 + (STAGES - 1) * BK)
-    COPY_VALUES(last_slot, key0 + (STAGES - 1) * BK)
+    const int next_key = key0 + (STAGES - 1) * BK;
+    if (next_key < end_key) {
+      COPY_KEYS(last_slot, next_key)
+      COPY_VALUES(last_slot, next_key)
+    }
     copies_commit();
 #endif
-    const bool is_edge = at.seen_by_all < key0 + BK;
-#if AHEAD
-    const int next_slot = slot + 1 == STAGES ? 0 : slot + 1;
-    float next_score[MT][BK / 8][WARP_LANES][4];
-    CLEAR(next_score)
-    find_largest(score, sum, high, total, sees, key0, is_edge, factor);
-    EVERY(step, STEPS) {
-      multiply_step(next_score, queries, q_tile, K_TILE(next_slot), first_row, step);
-      weigh(score, high, total, factor, step);
-    }
-#else
-    if (key0 == 0) LOAD_QUERIES(queries, q_tile, first_row)
+    float score[MT][BK / 8][WARP_LANES][4];
     multiply_keys(score, queries, q_tile, K_TILE(slot), first_row);
 #if STAGES == 1
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -268,12 +245,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
     }
     copies_commit();
 #endif
-    find_largest(score, sum, high, total, sees, key0, is_edge, factor);
-    EVERY(step, STEPS) weigh(score, high, total, factor, step);
+    weigh(score, sum, high, total, sees, key0, at.seen_by_all < key0 + BK, factor);
 #if STAGES == 1
     copies_wait(1);
     barrier(CLK_LOCAL_MEM_FENCE);
-#endif
 #endif
     add_values(sum, score, V_TILE(slot));
 #if STAGES == 1
@@ -284,9 +259,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
     copies_commit();
 #else
     slot = slot + 1 == STAGES ? 0 : slot + 1;
-#endif
-#if AHEAD
-    EVERY(i, MT) EVERY(j, BK / 8) LANES EVERY(r, 4) score[i][j][l][r] = next_score[i][j][l][r];
 #endif
   }
   copies_wait(0);

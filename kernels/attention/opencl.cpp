@@ -55,11 +55,6 @@ constexpr Tunable tunables[] = {
     {"unroll", "path 1: steps of the inner loops written out", 1, 32},
     {"stages", "paths 1, 2: chunks or steps in local memory; 3: tiles of keys and of values", 1,
      16},
-    {"ahead",
-     "path 3: 1: scores of the next tile are multiplied while this one's become weights (maths "
-     "f16, "
-     "bf16; stages at least 3)",
-     0, 1},
     {"warps", "path 3: warps of a group", 1, 32},
     {"mt", "path 3: fragments of 16 query rows per warp", 1, 2},
     {"lanes", "path 2: items that share a key", 1, 32},
@@ -421,10 +416,9 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
     const Room room = room_of(info, code_path);
     if (Tensor::from(tuning).fits(room, s)) return std::nullopt;
     return fmt::format(
-        "mt must be 1 or 2, bk a multiple of 32, warps a power of two, ahead=1 needs type "
-        "f16 or bf16 and stages from 3 on, the items of a group at most {} and the tiles at most "
-        "{} "
-        "bytes on {}",
+        "mt must be 1 or 2, bk a multiple of 32, warps a power of two, the items of a group at "
+        "most {} and the tiles at "
+        "most {} bytes on {}",
         room.group_items, room.local_bytes, info.name);
   }
   if (path != any_device && s.type != &float32) {

@@ -21,15 +21,15 @@
 namespace rooflane::attention {
 
 struct Tensor {
-  std::int64_t code_path, warps, mt, bk, stages, ahead;
+  std::int64_t code_path, warps, mt, bk, stages;
 
   static Tensor from(const Tuning& t) {
-    return {t.get("code_path", 0), t.get("warps", 1),  t.get("mt", 1),
-            t.get("bk", 32),       t.get("stages", 1), t.get("ahead", 0)};
+    return {t.get("code_path", 0), t.get("warps", 1), t.get("mt", 1), t.get("bk", 32),
+            t.get("stages", 1)};
   }
   Tuning tuning() const {
     return {{"path", tensor}, {"code_path", code_path}, {"warps", warps}, {"mt", mt},
-            {"bk", bk},       {"stages", stages},       {"ahead", ahead}};
+            {"bk", bk},       {"stages", stages}};
   }
   // The portable code path's work-items play a whole warp each.
   std::int64_t items() const { return code_path == 1 ? 32 * warps : warps; }
@@ -46,7 +46,7 @@ struct Tensor {
   // Scores, sums, operands, and about 40 addresses and counters. 16-bit queries stay in registers
   // where these have room for them.
   std::int64_t registers(const Sizes& s) const {
-    const std::int64_t dp = padded_dim(s), sums = mt * ((1 + ahead) * bk / 2 + dp / 2);
+    const std::int64_t dp = padded_dim(s), sums = mt * (bk / 2 + dp / 2);
     if (s.type == &float32) return std::min<std::int64_t>(255, sums + 16 * mt + 32 / mt + 16 + 40);
     const std::int64_t queries = sums + mt * dp / 4 <= 176 ? mt * dp / 4 : 4 * mt;
     return std::min<std::int64_t>(255, sums + queries + 8 + 40);
@@ -54,7 +54,6 @@ struct Tensor {
   bool fits(const Room& room, const Sizes& s) const {
     return (mt == 1 || mt == 2) && bk % 32 == 0 &&
            std::has_single_bit(static_cast<std::uint64_t>(warps)) && items() <= room.group_items &&
-           (ahead == 0 || (stages >= 3 && s.type != &float32)) &&
            local_bytes(s) <= room.local_bytes;
   }
   std::string options(const Sizes& s) const {
@@ -65,9 +64,8 @@ struct Tensor {
                                                     : 2;
     return fmt::format(
         "-DCODE_PATH={} -DV=1 -DPIECE={} -DVW={} -DD={} -DWARPS={} -DMT={} -DBK={} -DSTAGES={} "
-        "-DAHEAD={} -DTYPE={}{}",
+        "-DTYPE={}{}",
         code_path, piece, std::max<std::int64_t>(1, piece / 4), s.head_dim, warps, mt, bk, stages,
-        ahead,
         s.type == &float32   ? "F32"
         : s.type == &float16 ? "F16"
                              : "BF16",
@@ -91,8 +89,7 @@ inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, const 
                                         {2, 1, 32},
                                         {1, 1, 32}}) {
       // Copies of 16-bit operands take little room: the next tiles of both can arrive meanwhile.
-      list.push_back({1, warps, mt, bk, s.type == &float32 ? 1 : 2, 0});
-      if (s.type != &float32) list.push_back({1, warps, mt, bk, 3, 1});
+      list.push_back({1, warps, mt, bk, s.type == &float32 ? 1 : 2});
     }
     std::erase_if(list, [&](const Tensor& t) { return !t.fits(room, s); });
     const auto time = [&](const Tensor& t) {
@@ -115,7 +112,7 @@ inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, const 
                      [&](const Tensor& x, const Tensor& y) { return time(x) < time(y); });
   }
   for (const std::int64_t warps : {2, 1}) {
-    const Tensor portable{0, warps, 1, 32, 1, 0};
+    const Tensor portable{0, warps, 1, 32, 1};
     if (portable.fits(portable_room, s)) list.push_back(portable);
   }
   return list;
