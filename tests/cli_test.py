@@ -94,7 +94,7 @@ class ListAndDoctor(CommandLine):
         self.assertEqual(short["parameters"], {
             "batch": 1, "heads": 4, "kv_heads": 2, "q_len": 3, "kv_len": 5, "head_dim": 16,
             "causal": 0, "scale": 0.25, "v_dim": 16, "window": 0, "softcap": 0, "mask": 0,
-            "lengths": 0, "kv_type": "f32"})
+            "lengths": 0, "type": "f32", "kv_type": "f32"})
         self.assertEqual(long["parameters"]["kv_len"], 6)
         self.assertEqual(short["cost"]["exps"], 4 * 3 * 5)
         self.assertEqual([(t["name"], t["role"], t["dtype"], t["shape"]) for t in gemm["tensors"]],
