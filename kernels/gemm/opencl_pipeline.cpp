@@ -49,7 +49,6 @@ constexpr Field<Pipeline> fields[] = {{"code_path", &Pipeline::code_path},
                                       {"stages", &Pipeline::stages},
                                       {"raster", &Pipeline::raster},
                                       {"rearranged", &Pipeline::rearranged, 0},
-
                                       {"splits", &Pipeline::splits}};
 Pipeline read(const Tuning& tuning) { return read_tuning<Pipeline>(fields, tuning); }
 Tuning written(const Pipeline& x) { return tuning_of<Pipeline>(path_pipeline, fields, x); }
