@@ -9,9 +9,10 @@
 #define DP ((D + 15) / 16 * 16)
 
 #if TYPE == F32
-// Float32 operands on units that take tf32: both products by splitting, as gemm_tensor.cl explains: x = big +
-// small, three products, fragments of 16 steps summed by float32 additions; q, k and v scaled by 2^13 first, weights (at most 1) not. Any order of keys is
-// right as long as weights and values share it (2q, 2q + 1 of 8 stand for the units' q, q + 4).
+// Float32 operands on units that take tf32: both products by splitting, as gemm_tensor.cl explains:
+// x = big + small, three products, fragments of 16 steps summed by float32 additions; q, k and v
+// scaled by 2^13 first, weights (at most 1) not. Any order of keys is right as long as weights and
+// values share it (2q, 2q + 1 of 8 stand for the units' q, q + 4).
 // Rows are 16 (q, k) or 4 (v) floats beyond a multiple of 32 (16) long, so that a warp's reads of 16
 // (8) bytes meet every bank once.
 
