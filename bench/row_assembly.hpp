@@ -54,7 +54,8 @@ std::vector<double> roof_percentages(const Measured& measured, double roof_ns);
 Row assemble_row(const Measured& measured, const Group& group, const Row& stamp,
                  const Ceilings& ceilings);
 
-// The problem of a row of this build. Throws Error where no kernel is so called, or takes none such.
+// The problem of a row of this build. Throws Error where no kernel is so called, or where it takes
+// no such problem.
 Problem problem_of(const Row& row, const Catalogue& catalogue);
 
 }  // namespace rooflane

@@ -266,7 +266,7 @@ class Requests(unittest.TestCase):
     def test_every_kernel_that_is_tuned_has_an_excerpt(self) -> None:
         for kernel, variant, names, part in (
                 ("gemm", "hwy", ("mc", "kc", "nc", "path"), "struct Schedule"),
-                ("gemm", "opencl", ("bk", "wm", "wn", "mt"), "struct Tensor"),
+                ("gemm", "opencl", ("bk", "wm", "wn", "mt"), "struct Shape"),
                 ("softmax", "hwy", ("stream", "split", "fetch"), "fetch"),
                 ("layernorm", "opencl", ("items", "code_path"), "code_path"),
                 ("attention", "hwy@base", ("q_block", "kv_block"), "kv_block")):

@@ -35,14 +35,15 @@ std::vector<pid_t> children_of(pid_t process) {
   return children;
 }
 
+bool clear_references(pid_t process, const char* kind) {
+  std::ofstream file(fmt::format("/proc/{}/clear_refs", process));
+  return static_cast<bool>(file << kind << std::flush);
+}
+
 // From now on the system notes which pages the process touches. False where it does not.
 bool forget_touches(pid_t process) {
   // The second kind is about writes; unlike the first it makes CPUs look at the page tables again.
-  for (const char* const kind : {"1", "4"}) {
-    std::ofstream file(fmt::format("/proc/{}/clear_refs", process));
-    if (!(file << kind << std::flush)) return false;
-  }
-  return true;
+  return clear_references(process, "1") && clear_references(process, "4");
 }
 
 bool touched(pid_t process, const std::string& name) {
@@ -134,6 +135,9 @@ bool touches_memory(pid_t process, const std::string& name, unsigned within_us) 
   constexpr std::size_t most = 8;  // what their pages are costs a walk through all of them
   std::vector<pid_t> all = processes_below(process);
   all.resize(std::min(all.size(), most));
+  // What looks for idle pages (DAMON, reclaim) moves an entry's mark to the page, which all processes
+  // share: what this process touched earlier would count as touched by those.
+  clear_references(getpid(), "1");
   std::vector<pid_t> watched;
   std::copy_if(all.begin(), all.end(), std::back_inserter(watched), forget_touches);
   usleep(within_us);
