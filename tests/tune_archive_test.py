@@ -362,7 +362,7 @@ class OnBoth:
 
         def told(*words: str) -> str:
             status, output, errors = command(*words, "--archive", self.url)
-            self.assertEqual((status, errors), (0, ""), words)
+            self.assertEqual((status, errors), (0, ""), f"{words}: {errors}")
             return output
 
         line = told("list").splitlines()[1]

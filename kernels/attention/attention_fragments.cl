@@ -24,9 +24,8 @@
 // Fragments of keys (of columns) that are multiplied at a time: chains of products that hide the
 // units' latency from each other.
 #define NJ (4 / MT)
-#define UPSCALE 8192.0f                        // 2^13
-#define SCORE_UNIT 1.490116119384765625e-8f    // 2^-26
-#define V_UNIT 1.220703125e-4f                 // 2^-13
+#define SCORE_UNIT DOWNSCALE
+#define V_UNIT 1.220703125e-4f  // 2^-13
 #define QUERIES(name) const int name = 0;
 #define LOAD_QUERIES(name, q_tile, first_row) {}
 

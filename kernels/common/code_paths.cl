@@ -229,6 +229,10 @@ float near_max(float value, __local float* scratch, int along, int apart) {
 // that MMA_TF32 does not count; big is rounded to nearest, ties away from zero. NaN may come out as a
 // zero there: its small part is NaN then.
 #define TF32_BITS 0xffffe000u
+// Both operands are scaled by 2^13 before they are split: below 2^-113 the small part would have no bits
+// left. Sums of their products are scaled by 2^-26.
+#define UPSCALE 8192.0f
+#define DOWNSCALE 1.490116119384765625e-8f
 #define SPLIT_TF32(big, small, x)                                  \
   {                                                                \
     const float whole = (x);                                       \

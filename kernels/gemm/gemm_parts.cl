@@ -13,7 +13,6 @@
 
 // What 3xtf32 needs of a and b as they are: where a sum is infinite or NaN, strict float32 decides.
 #if TYPE == F32
-#define DOWNSCALE 1.490116119384765625e-8f  // 2^-26, of sums; UPSCALE was of a and of b
 #define STRICT_ARGS , __global const float *restrict strict_a, __global const float *restrict strict_b
 #define STRICT_PARAMS , __global const float *strict_a, __global const float *strict_b
 #define STRICT , strict_a, strict_b

@@ -34,7 +34,6 @@ Work work_of(int number, int row_tiles, int col_tiles, int splits, int rows, int
 // local memory, since columns may be what memory has side by side.
 // PACKED=1: to[batch][tile of `block` rows][16 steps of x][row][16 big parts, 16 small ones], so that a tile
 // is copied in one straight piece.
-#define UPSCALE 8192.0f  // 2^13, of packed parts
 #if BYTES == 4
 typedef float bits;
 #elif BYTES == 2
