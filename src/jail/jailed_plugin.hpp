@@ -22,6 +22,9 @@ struct JailedPlugin {
   // Where facts of each plan are appended, a JSON object a line; empty: nowhere.
   std::string report;
   double call_seconds = 20;  // a call that takes longer is ended
+  // Loading and planning, too. A driver of OpenCL compiles the kernel then: a second or two where
+  // nothing else runs, and more than five on a busy machine.
+  double plan_seconds = 20;
 };
 
 // The same as text for another process, a file at `path`. Throw Error.

@@ -228,11 +228,8 @@ Answer RunnerProcess::ask(const Request& request, const std::vector<int>& descri
     fail_silent();
   }
   static Answer answer;  // too large for a stack
-  // A driver of OpenCL compiles the kernel when it is planned: that takes a second or two where
-  // nothing else runs, and more than five on a busy machine.
-  const double patience = std::max(plugin_.call_seconds, 20.0);
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                           std::chrono::duration<double>(patience));
+                                           std::chrono::duration<double>(plugin_.plan_seconds));
   while (true) {
     pollfd wait = {socket_, POLLIN, 0};
     if (poll(&wait, 1, 50) > 0) {
@@ -244,7 +241,7 @@ Answer RunnerProcess::ask(const Request& request, const std::vector<int>& descri
     if (has_ended()) fail_dead();
     check_memory();
     if (Clock::now() > deadline) {
-      fail(fmt::format("{}loading or planning took more than {:g} s", hung, patience));
+      fail(fmt::format("{}loading or planning took more than {:g} s", hung, plugin_.plan_seconds));
     }
   }
 }

@@ -123,7 +123,7 @@ void doorbell_target(std::string_view input) {
   Script script(input);
   JailedPlugin plugin;
   plugin.name = "judged";
-  plugin.call_seconds = 0.02;
+  plugin.call_seconds = plugin.plan_seconds = 0.02;
   // No CPU of this process: it then spins instead of sleeping.
   if (script.byte() % 2 == 1) plugin.cpus = {1023};
   int sockets[2];
