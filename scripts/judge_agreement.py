@@ -4,13 +4,15 @@ Usage: judge_agreement.py PREFIX [--rooflane PROGRAM] [--budget SECONDS] [--thre
                           [--shape SHAPE]...
 
 PREFIX: where Rooflane is installed, below /usr or /opt, which alone the jail sees. Both are timed
-in the same rounds; the cost of a call is subtracted from the judged one's. Prints a line a problem,
-and ends with 1 where the 95 % interval of a ratio lies beyond 3 % from 1.
+in the same rounds; the cost of a call is subtracted from the judged one's. Both plan without the
+machine's traits and tuned schedules, which lie in a home that the jail does not see. Prints a line
+a problem, and ends with 1 where the 95 % interval of a ratio lies beyond 3 % from 1.
 """
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "tests" / "judged_hwy.c"
 ALLOWED = 0.03
+ALIKE = {"ROOFLANE_TRAITS": "none", "ROOFLANE_TUNED": "none"}
 SHAPES = ("softmax:rows=512,cols=1000", "softmax:rows=64,cols=1000", "add:rows=64,cols=256",
           "gemm:m=256,n=256,k=256", "layernorm:rows=512,cols=768",
           "attention:batch=1,heads=4,q_len=128,kv_len=128,head_dim=64,causal=0",
@@ -41,7 +44,8 @@ def main() -> int:
                 [given.rooflane, "judge", str(SOURCE), "-k", shape.partition(":")[0], "--shape",
                  shape, "--threads", given.threads, "--against", "hwy", "--hidden", "0",
                  "--budget", given.budget, f"--flags={flags}", "--archive", f"{folder}/attempts",
-                 "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+                 "--json"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                env={**os.environ, **ALIKE})
         if done.returncode != 0:
             print(f"{shape}: {(done.stderr or done.stdout).strip()}")
             apart += 1

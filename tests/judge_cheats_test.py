@@ -76,6 +76,14 @@ class Honest(Repeated):
         self.assertIsNone(document["cheat"])
         self.assertIsNone(document["first_wrong"])
 
+    def test_what_an_opencl_compiler_refuses_is_told_with_its_message(self) -> None:
+        source = self.folder / "wrong.cl"
+        source.write_text("kernel void softmax(global float* x) { x[0] = undeclared; }\n",
+                          encoding="utf-8")
+        document = self.judge(source)
+        self.assertEqual(document["verdict"], "BUILD", document["reason"])
+        self.assertIn("undeclared", document["build"]["messages"])
+
 
 def add_tests(to: type[Any], folder: Path) -> None:
     """A test for each source."""

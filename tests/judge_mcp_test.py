@@ -19,12 +19,17 @@ import unittest
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 
 import judging
 import skip
+from rooflane.judging import Judge
+from rooflane.mcp.arguments import BUDGET
+from rooflane.mcp.desk import Desk
+from rooflane.mcp.server import server_of
 
 PROGRAM = ""
 FAKE = Path(__file__).resolve().parent / "fake_judge.py"
@@ -33,7 +38,7 @@ Talk = Callable[[Client], Awaitable[None]]
 
 
 class Server(unittest.TestCase):
-    """Each test talks to a server of its own."""
+    """Each test talks to a server of its own, in a process of its own where that matters."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -44,7 +49,20 @@ class Server(unittest.TestCase):
             "ROOFLANE_PROGRAM": str(FAKE), "FAKE_PROGRAM": PROGRAM,
             "FAKE_ARCHIVE": str(self.folder / "attempts")}
 
-    def talk(self, to_say: Talk, *options: str) -> None:
+    def talk(self, to_say: Talk) -> None:
+        """Says it to the server's tools in this process: to import them takes seconds."""
+        async def whole(desk: Desk) -> None:
+            async with Client(server_of(desk, BUDGET, False), read_timeout_seconds=600) as client:
+                await to_say(client)
+
+        with mock.patch.dict(os.environ, self.environment):
+            desk = Desk(Judge(), "")
+            try:
+                asyncio.run(whole(desk))
+            finally:
+                desk.close()
+
+    def talk_to_process(self, to_say: Talk, *options: str) -> None:
         """Starts the server, says it, and ends the server."""
         async def whole() -> None:
             server = StdioServerParameters(command=sys.executable,
@@ -104,6 +122,7 @@ class Server(unittest.TestCase):
             peers = {peer["variant"]: peer for peer in told["peers"]}
             self.assertGreater(peers["hwy"]["p50_us"], 0)
             self.assertGreater(peers["hwy"]["roof_us"], 0)
+            self.assertFalse({"scalar", "opencl"} & set(peers), peers)
             await self.refuse(client, "no kernel 'sofmax'", "describe", kernel="sofmax")
             await self.refuse(client, "colums", "describe", kernel="softmax",
                               shape="softmax:rows=4,colums=8")
@@ -130,7 +149,7 @@ class Server(unittest.TestCase):
             await self.refuse(client, "no attempt 77", "history", attempt=77)
             await self.refuse(client, "no ticket 9", "result", ticket=9)
 
-        self.talk(say)
+        self.talk_to_process(say)
 
     def test_who_does_not_wait_asks_again(self) -> None:
         async def say(client: Client) -> None:
@@ -160,7 +179,7 @@ class Server(unittest.TestCase):
             await self.refuse(client, "", "submit", kernel="softmax", source=KERNEL,
                               language="fortran")
 
-        self.talk(say)
+        self.talk_to_process(say)
 
     def test_no_text_of_a_client_is_an_option(self) -> None:
         self.environment |= {"ROOFLANE_PROGRAM": PROGRAM}
@@ -175,7 +194,7 @@ class Server(unittest.TestCase):
                 self.assertEqual(refused["state"], "refused", refused)
                 self.assertIn("--unsafe", refused["reason"])
 
-        self.talk(say)
+        self.talk_to_process(say)
 
     def test_a_source_is_judged_in_the_jail(self) -> None:
         if reason := judging.no_jail(PROGRAM):
@@ -195,7 +214,7 @@ class Server(unittest.TestCase):
             history = (await self.call(client, "history"))["attempts"]
             self.assertEqual([each["verdict"] for each in history], found)
 
-        self.talk(say, "--archive", archive)
+        self.talk_to_process(say, "--archive", archive)
 
     def test_too_many_submissions_are_refused(self) -> None:
         async def say(client: Client) -> None:
@@ -205,7 +224,7 @@ class Server(unittest.TestCase):
             await self.refuse(client, "16 submissions wait", "submit", kernel="softmax",
                               source=slow)
 
-        self.talk(say)  # and the server ends without judging what waits
+        self.talk_to_process(say)  # and the server ends without judging what waits
 
     def test_the_command_line_is_checked(self) -> None:
         for words, status, says in ((["--budget", "0"], 2, "more than 0"),

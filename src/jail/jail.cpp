@@ -208,6 +208,10 @@ std::string inside(const Settings& settings) {
   return settings.kind == Kind::bubblewrap ? folder_inside : settings.folder;
 }
 
+std::string home_of(Kind kind, const std::string& folder) {
+  return kind == Kind::bubblewrap ? "/tmp" : folder;
+}
+
 std::string runner_program() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);

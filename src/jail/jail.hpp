@@ -50,6 +50,9 @@ inline constexpr const char* runner_name = "rooflane-runner";
 
 // The folder's path as the command sees it.
 std::string inside(const Settings& settings);
+// Where drivers and libraries keep files: the jail's own /tmp. Without a jail /tmp is everybody's,
+// and a driver would load what another user had put there.
+std::string home_of(Kind kind, const std::string& folder);
 
 // The runner's program, in the folder of this one. Throws Error(unavailable) when it is missing.
 std::string runner_program();

@@ -22,8 +22,8 @@ struct JailedPlugin {
   // Where facts of each plan are appended, a JSON object a line; empty: nowhere.
   std::string report;
   double call_seconds = 20;  // a call that takes longer is ended
-  // Loading and planning, too. A driver of OpenCL compiles the kernel then: a second or two where
-  // nothing else runs, and more than five on a busy machine.
+  // Loading and planning, too. A plugin's plan may have a driver compile its own OpenCL program: a
+  // second or two where nothing else runs, and more than five on a busy machine.
   double plan_seconds = 20;
 };
 

@@ -65,10 +65,11 @@ void use_cpus(const std::vector<int>& cpus) {
 }
 
 // What of this process's environment reaches the kernel's: numbers of threads and their places.
-std::vector<std::pair<std::string, std::string>> environment_of_runner(int threads) {
+std::vector<std::pair<std::string, std::string>> environment_of_runner(const JailedPlugin& plugin,
+                                                                       int threads) {
   std::vector<std::pair<std::string, std::string>> kept = {
       {"PATH", "/usr/bin:/bin"},
-      {"HOME", "/tmp"},
+      {"HOME", home_of(plugin.kind, plugin.folder)},
       {"POCL_MAX_PTHREAD_COUNT", std::to_string(threads)},
       {"POCL_CPU_MAX_CU_COUNT", std::to_string(threads)}};
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -110,7 +111,7 @@ RunnerProcess::RunnerProcess(const JailedPlugin& plugin, int threads)
   Settings settings;
   settings.kind = plugin.kind;
   settings.folder = plugin.folder;
-  settings.environment = environment_of_runner(threads);
+  settings.environment = environment_of_runner(plugin, threads);
   settings.socket = sockets[1];
   // A kernel has a workspace, a compiler of OpenCL too; neither takes half of a machine.
   free_before_ = available_memory_bytes();

@@ -85,8 +85,9 @@ class Builder {
     settings_.folder = folder_;
     settings_.folder_writable = true;
     settings_.compiles = true;
-    settings_.environment = {
-        {"PATH", "/usr/local/bin:/usr/bin:/bin"}, {"HOME", "/tmp"}, {"LC_ALL", "C.UTF-8"}};
+    settings_.environment = {{"PATH", "/usr/local/bin:/usr/bin:/bin"},
+                             {"HOME", jail::home_of(kind, folder_)},
+                             {"LC_ALL", "C.UTF-8"}};
     settings_.limits = {std::uint64_t{8} << 30, 128, std::uint64_t{256} << 20,
                         static_cast<std::uint64_t>(cpu_seconds)};
     settings_.output_path = folder + "/messages.txt";
@@ -199,7 +200,7 @@ Build build(const Source& source, const Signature& signature, bool many_threads,
     result.good = true;
     return result;
   }
-  const bool compiles = !library && !opencl;  // an OpenCL driver does, when it plans
+  const bool compiles = !library && !opencl;  // an OpenCL driver does, in a program of its own
   result.compiler = compiles && extension != ".c" ? "c++" : "cc";
   result.flags = compiles ? flags : "";
   std::vector<std::string> libraries, options;
@@ -219,6 +220,10 @@ Build build(const Source& source, const Signature& signature, bool many_threads,
     if (!in.step(compile)) return result;
     result.not_vectorised = reasons_in(read_if_there(in / "missed.txt", 1 << 20));
     objects.emplace_back("source.o");
+  }
+  if (opencl && (!in.step({"cc", "-DCOMPILES", "-I.", "table.c", "-o", "compiles", "-lOpenCL"}) ||
+                 !in.step({"./compiles"}))) {
+    return result;
   }
   if (!describes) {
     if (!in.step({"cc", "-O1", "-fPIC", "-I.", "-c", "table.c", "-o", "table.o"})) return result;

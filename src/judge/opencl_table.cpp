@@ -66,9 +66,7 @@ constexpr char table_template[] = R"(#define CL_TARGET_OPENCL_VERSION 120
 #include "variant.h"
 
 enum {{ tensor_count = {tensors}, dimensions = {dimensions}, has_local = {has_local} }};
-static const char* const source =
-{source};
-static char error[512];
+static char error[4000];
 struct judged {{
   cl_context context;
   cl_command_queue queue;
@@ -80,11 +78,14 @@ struct judged {{
   int good;
 }};
 {bytes_of}
-static void build_log(cl_program program, cl_device_id device) {{
+static cl_program built(cl_program program, cl_device_id device) {{
+  error[0] = 0;
+  if (clBuildProgram(program, 1, &device, "-cl-std=CL1.2", NULL, NULL) == 0) return program;
   clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof error - 1, error, NULL);
   if (error[0] == 0) snprintf(error, sizeof error, "the program does not build");
+  return NULL;
 }}
-static struct judged* open_device(struct judged* p) {{
+static cl_device_id find_device(void) {{
   cl_platform_id platforms[16];
   cl_uint count = 0;
   cl_device_id device = NULL;
@@ -93,15 +94,44 @@ static struct judged* open_device(struct judged* p) {{
     clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_CPU, 1, &device, NULL);
   }}
   snprintf(error, sizeof error, "no OpenCL device that is a CPU");
+  return device;
+}}
+#ifdef COMPILES
+/* Compiles the source for the device, and executes nothing of it. */
+static const char* const source =
+{source};
+int main(void) {{
+  cl_device_id device = find_device();
+  cl_context context = device ? clCreateContext(NULL, 1, &device, NULL, NULL, NULL) : NULL;
+  cl_program program = NULL;
+  if (context) program = clCreateProgramWithSource(context, 1, (const char**)&source, NULL, NULL);
+  if (program) program = built(program, device);
+  if (program == NULL) return fprintf(stderr, "%s\n", error), 1;
+  size_t bytes = 0;
+  clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL);
+  unsigned char* binary = malloc(bytes + 1);
+  clGetProgramInfo(program, CL_PROGRAM_BINARIES, sizeof binary, &binary, NULL);
+  FILE* file = fopen("{binary}", "wb");
+  if (file == NULL || bytes == 0 || fwrite(binary, 1, bytes, file) != bytes || fclose(file) != 0) {{
+    return fprintf(stderr, "the OpenCL driver gives no binary\n"), 1;
+  }}
+  return 0;
+}}
+#else
+extern const unsigned char program_begin[] __attribute__((visibility("hidden")));
+extern const unsigned char program_end[] __attribute__((visibility("hidden")));
+__asm__(".section .rodata\n.balign 16\nprogram_begin:\n.incbin \"{binary}\"\nprogram_end:\n.previous\n");
+static struct judged* open_device(struct judged* p) {{
+  cl_device_id device = find_device();
   if (device == NULL) return p;
   p->context = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
   p->queue = clCreateCommandQueue(p->context, device, 0, NULL);
-  cl_program program = clCreateProgramWithSource(p->context, 1, (const char**)&source, NULL, NULL);
-  error[0] = 0;
-  if (clBuildProgram(program, 1, &device, "-cl-std=CL1.2", NULL, NULL) != 0) {{
-    build_log(program, device);
-    return p;
-  }}
+  const unsigned char* binary = program_begin;
+  const size_t bytes = (size_t)(program_end - program_begin);
+  cl_program program =
+      clCreateProgramWithBinary(p->context, 1, &device, &bytes, &binary, NULL, NULL);
+  if (program == NULL) snprintf(error, sizeof error, "the OpenCL driver refuses its own binary");
+  if (program == NULL || built(program, device) == NULL) return p;
   p->kernel = clCreateKernel(program, "{function}", NULL);
   snprintf(error, sizeof error, "the program has no kernel {function}");
   p->good = p->kernel != NULL;
@@ -158,7 +188,9 @@ static const rooflane_variant variant = {{.kernel = "{function}", .library = "Op
                                          .many_threads = 1, .dtypes = dtypes, .plan = plan,
                                          .bind = bind, .run = run, .destroy = free}};
 static const rooflane_plugin plugin = {{ROOFLANE_VARIANT_ABI, 1, &variant, last_error}};
-const rooflane_plugin* rooflane_describe(void) {{ return &plugin; }})";
+const rooflane_plugin* rooflane_describe(void) {{ return &plugin; }}
+#endif
+)";
 
 std::string size_of(const std::string& c_type) {
   std::string plain = c_type.starts_with("const ") ? c_type.substr(6) : c_type;
@@ -207,7 +239,8 @@ std::string opencl_table_of(const Signature& signature, const std::string& sourc
   return fmt::format(
       fmt::runtime(table_template), fmt::arg("tensors", tensors),
       fmt::arg("dimensions", dimensions), fmt::arg("has_local", local.empty() ? 0 : 1),
-      fmt::arg("source", c_string(source)), fmt::arg("bytes_of", bytes_of_tensor),
+      fmt::arg("source", c_string(source)), fmt::arg("binary", opencl_binary),
+      fmt::arg("bytes_of", bytes_of_tensor),
       fmt::arg("function", signature.function), fmt::arg("sizes", sizes),
       fmt::arg("values", values), fmt::arg("global", checked_sizes("global", global)),
       fmt::arg("local", local.empty() ? "1" : checked_sizes("local", local)),

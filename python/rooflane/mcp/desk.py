@@ -66,9 +66,9 @@ class Desk:
         """A document of the program. Raises program.Refused."""
         return program.ask(self.judge.program, *words)
 
-    def peers(self, kernel: str, shape: str, threads: int) -> list[dict[str, Any]]:
-        """What the variants take on a problem, the fastest first, measured now and briefly. Raises
-        program.Refused."""
+    def peers(self, kernel: dict[str, Any], shape: str, threads: int) -> list[dict[str, Any]]:
+        """What a source of this kernel would be judged beside: the peers' times on a problem, the
+        fastest first, measured now and briefly. Raises program.Refused."""
         return self._worker.submit(self._peers, kernel, shape, threads).result()
 
     def close(self) -> None:
@@ -78,12 +78,16 @@ class Desk:
         self.judge.stop()
         self._worker.shutdown()
 
-    def _peers(self, kernel: str, shape: str, threads: int) -> list[dict[str, Any]]:
+    def _peers(self, kernel: dict[str, Any], shape: str, threads: int) -> list[dict[str, Any]]:
+        # As judge.cpp chooses: what runs on devices takes most of the time, to compile.
+        names = [each["name"] for each in kernel["variants"] if each["available"]
+                 and each["backend"] != "scalar" and each["threads"] != "device"]
         with tempfile.TemporaryDirectory(prefix="rooflane-mcp-") as folder:
             file = Path(folder) / "rows.json"
             program.run(self.judge.program,
-                        ["bench", f"--kernel={kernel}", f"--shape={shape}",
-                         f"--threads={threads}", "--json", file, *BRIEF], (0, 1))
+                        ["bench", f"--kernel={kernel['name']}", f"--shape={shape}",
+                         f"--threads={threads}", f"--variant={','.join(names)}", "--json", file,
+                         *BRIEF], (0, 1))
             rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
         timed = [row for row in rows if row["p50_ns"] is not None]
         return [{"variant": row["variant"], "library": row["library"],

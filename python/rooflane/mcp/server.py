@@ -62,7 +62,7 @@ def server_of(desk: Desk, budget: float, unsafe: bool) -> MCPServer:
                 "template": desk.judge.template(kernel), "machine": machine["machine"],
                 "isa": [each["name"] for each in machine["isa_targets"] if each["here"]],
                 "traits": machine["traits"],
-                "peers": desk.peers(kernel, shape, threads) if shape else []}
+                "peers": desk.peers(known, shape, threads) if shape else []}
 
     @tool
     def submit(kernel: str, source: str, shapes: list[str] | None = None, threads: int = 1,
