@@ -186,12 +186,17 @@ class History:
         correct = [trial for trial in self.trials if trial.correct]
         return min(correct, key=lambda trial: trial.ratio.value) if correct else None
 
+    def ranked(self) -> list[Trial]:
+        """The correct trials, the fastest first, each configuration once."""
+        found: dict[str, Trial] = {}
+        for trial in sorted((trial for trial in self.trials if trial.correct),
+                            key=lambda trial: trial.ratio.value):
+            found.setdefault(text_of(trial.configuration), trial)
+        return list(found.values())
+
     def tried(self, configuration: Configuration) -> bool:
         """Whether this configuration was evaluated before."""
-        return text_of(configuration) in self._texts()
-
-    def _texts(self) -> set[str]:
-        return {text_of(trial.configuration) for trial in self.trials}
+        return any(trial.configuration == configuration for trial in self.trials)
 
 
 class Exhausted(Exception):

@@ -139,7 +139,7 @@ def _check(arguments: argparse.Namespace) -> None:
             arguments.older_than is arguments.keep is None):
         raise ArchiveError("archive: prune needs --older-than DAYS, --keep N or --failed")
     if arguments.verb == "import":
-        arguments.runs = formats.read(Path(arguments.file), arguments.format)
+        arguments.runs = formats.read(arguments.file, arguments.format)
 
 
 def _run(arguments: argparse.Namespace) -> str:

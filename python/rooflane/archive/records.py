@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
 from ..tuning import (
     Candidate,
-    Configuration,
     Cost,
     Exchange,
     Finalist,
@@ -176,21 +175,3 @@ def standing(evaluations: Sequence[One], trial: Callable[[One], Trial]) -> One:
     if correct and not wrong:
         return max(reversed(correct), key=lambda one: trial(one).samples)
     return (wrong or evaluations)[-1]
-
-
-def merged(trials: Iterable[tuple[Trial, datetime]]) -> list[tuple[Trial, datetime]]:
-    """One trial for each configuration, in the order in which they were first tried."""
-    groups: dict[str, list[tuple[Trial, datetime]]] = {}
-    for one in trials:
-        groups.setdefault(text_of(one[0].configuration), []).append(one)
-    return [standing(group, lambda one: one[0]) for group in groups.values()]
-
-
-def tunables_of(configurations: Iterable[Configuration]) -> tuple[Tunable, ...]:
-    """What is known of a space's tunables when only configurations are: the values that occur."""
-    values: dict[str, set[int]] = {}
-    for configuration in configurations:
-        for name, value in configuration.items():
-            values.setdefault(name, set()).add(value)
-    return tuple(Tunable(name, "", min(seen), max(seen), tuple(sorted(seen)))
-                 for name, seen in values.items())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import lzma
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -172,14 +171,3 @@ def add(path: Path, made: Iterable[Record]) -> int:
     records = {key_of(one): one for one in (read(path) if path.exists() else [])}
     records.update((key_of(one), one) for one in made)
     return write(path, records.values())
-
-
-def unpack(path: Path, folder: Path) -> list[Path]:
-    """Writes each record of a compressed file as readable JSON; the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for number, made in enumerate(read(path), 1):
-        name = re.sub(r"[^a-z0-9]+", "-", title_of(made).lower()).strip("-")
-        files.append(folder / f"{number:03}-{name[:100]}.json")
-        files[-1].write_text(json.dumps(made, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    return files

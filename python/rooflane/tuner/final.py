@@ -35,7 +35,6 @@ from rooflane.tuning import (
     Outcome,
     Ratio,
     Space,
-    Trial,
     Verdict,
     text_of,
 )
@@ -66,22 +65,13 @@ NEVER = 1e9  # a ratio that excludes nobody
 ITSELF = Comparison(Ratio(1, 1, 1), "equal", 1)
 
 
-def ranked(history: History) -> list[Trial]:
-    """The correct trials, the fastest first, each configuration once and the default left out."""
-    chosen: dict[str, Trial] = {}
-    for trial in sorted((trial for trial in history.trials if trial.correct),
-                        key=lambda trial: trial.ratio.value):
-        if trial.configuration != history.space.default:
-            chosen.setdefault(text_of(trial.configuration), trial)
-    return list(chosen.values())
-
-
 def best_of(history: History) -> list[Configuration]:
     """The finalists. Those that are certainly slower than the fastest or the default, by more than
     a process changes, take no part."""
     limit = PROCESS * min(1.0, history.best.ratio.high) if history.best else 0
-    return [trial.configuration for trial in ranked(history)
-            if trial.ratio.low <= limit][:FINALISTS]
+    return [trial.configuration for trial in history.ranked()
+            if trial.ratio.low <= limit and trial.configuration != history.space.default
+            ][:FINALISTS]
 
 
 @dataclass

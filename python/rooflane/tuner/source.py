@@ -16,7 +16,6 @@ from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.source_search.sources import TEMPLATE
 from rooflane.source_search.strategy import OtherFlags
 from rooflane.strategies.asked import Asked
-from rooflane.tuner import final
 from rooflane.tuner.command import Course, Tuning, Wrong, line_of
 from rooflane.tuner.search import Search
 from rooflane.tuning import (
@@ -72,7 +71,8 @@ class SourceTuning(Tuning):
         """The best sources again: those that came near the fastest, and where all of them turn out
         wrong, the next ones."""
         self.progress.show(f"{space.shape}: the best sources on unseen shapes")
-        ranked, found = final.ranked(search.history), list[Evaluation]()
+        ranked = [one for one in search.history.ranked() if one.configuration != space.default]
+        found = list[Evaluation]()
         while ranked and not any(one.outcome is Outcome.CORRECT for one in found):
             near = NEAR * ranked[0].ratio.value
             some = [trial.configuration for trial in ranked[:FINALISTS]
