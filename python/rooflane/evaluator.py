@@ -40,6 +40,9 @@ class Refused(Exception):
         super().__init__(reason)
         self.status = status
 
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (str(self), self.status)  # a worker of a cluster raises it, too
+
 
 class Lost(Exception):
     """The program ended, or printed something other than an answer."""

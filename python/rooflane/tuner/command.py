@@ -233,11 +233,15 @@ class Tuning:
         try:
             work(*arguments)
         except (Refused, Lost) as error:
-            self.progress.clear()
-            self.failed.append(f"{target.shape}: {error}")
-            print(f"rooflane: {self.failed[-1]}", file=sys.stderr)
+            self.fail(target, error)
             return False
         return True
+
+    def fail(self, target: Target, error: Exception) -> None:
+        """Reports a target that has no result."""
+        self.progress.clear()
+        self.failed.append(f"{target.shape}: {error}")
+        print(f"rooflane: {self.failed[-1]}", file=sys.stderr)
 
     def tune(self, target: Target, left: int) -> None:
         """One search with its last comparison; so many are left. Raises Refused, Lost."""

@@ -100,10 +100,13 @@ class Search:
                 or (limits.patience is not None and best is not None
                     and self._next_number() - 1 - best.number >= limits.patience))
 
-    def _try(self, proposal: Proposal, strategy: str, seconds: float) -> None:
+    def _best(self) -> float:
+        """The ratio of the best so far."""
         best = self.history.best
-        found, = self.evaluator.evaluate([proposal.configuration], self.steps,
-                                         best.ratio.value if best and best.ratio else 1)
+        return best.ratio.value if best and best.ratio else 1
+
+    def _try(self, proposal: Proposal, strategy: str, seconds: float) -> None:
+        found, = self.evaluator.evaluate([proposal.configuration], self.steps, self._best())
         self._record(found, proposal, strategy, seconds)
 
     def _record(self, found: Evaluation, proposal: Proposal, strategy: str,
