@@ -12,7 +12,8 @@
 //        -> "problem" (problem_json.hpp), "sizes": its parameters that are sizes,
 //           "tunables":[{"name","meaning","least","most","selects"}],
 //           "default":"mc=96,...", the model's choice, "candidates":[{"tuning","predicted_ns"}],
-//           "isa","device","driver","threads","cache","machine":{...},"traits":{...},"build":{...},
+//           "isa","device","driver","threads","cache","usual_cache": where a request names none,
+//           "machine":{...},"traits":{...},"build":{...},
 //           "roof_ns": the least time that the traits allow, null on a device
 //           "prediction_error": of the logarithm of a ratio of predicted_ns; null: not known
 //   {"op":"check","tunings":["mc=96",...]}    -> "legal":[{"tuning":"complete"} or {"reason"}]
@@ -159,9 +160,8 @@ class Evaluations {
     if (cache != "" && cache != "warm" && cache != "cold") {
       throw argument_error(unknown_name("cache mode", cache, {"warm", "cold"}));
     }
-    if (cache == "cold" || (cache.empty() && host && usually_cold(c.problem))) {
-      c.cache = CacheMode::cold;
-    }
+    usual_ = host && usually_cold(c.problem) ? CacheMode::cold : CacheMode::warm;
+    c.cache = cache.empty() ? usual_ : cache == "cold" ? CacheMode::cold : CacheMode::warm;
     if (const auto reason = refusal(*entry.variant, c.problem, c.environment())) {
       throw unavailable_error(*reason);
     }
@@ -242,6 +242,7 @@ class Evaluations {
                            {"driver", facts.driver},
                            {"threads", c.threads},
                            {"cache", name_of(c.cache)},
+                           {"usual_cache", name_of(usual_)},
                            {"roof_ns", nullptr},
                            {"prediction_error", nullptr}};
     const Machine& m = machine();
@@ -329,6 +330,7 @@ class Evaluations {
   Evaluator evaluator_;
   std::string library_;
   bool is_open_ = false;
+  CacheMode usual_ = CacheMode::warm;  // of the open problem
 };
 
 ordered_json failure(Status status, const std::string& reason) {

@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from typing import IO, Any
 
+from rooflane.archive.records import space_record
 from rooflane.tuning import Configuration, History, Proposal, Space, Trial, text_of
 
 PROTOCOL = 1
@@ -131,7 +132,7 @@ class Proposer:
         if self._program is None:
             self._program = Program(self._command)
             messages.append({"rooflane_proposer": PROTOCOL, "seed": self._seed,
-                             "space": description(self._space)})
+                             "space": space_record(self._space)})
         new, self._told = history.trials[self._told:], len(history.trials)
         best = history.best
         messages.append({"ask": {
@@ -179,15 +180,3 @@ def joined(note: str, asked: Configuration, found: Configuration) -> str:
     changed = ", ".join(f"{name} {value} -> {found.get(name)}" for name, value in asked.items()
                         if found.get(name) != value)
     return "; ".join(part for part in (note, f"corrected: {changed}" if changed else "") if part)
-
-
-def description(space: Space) -> dict[str, Any]:
-    """A space for a program."""
-    return {"kernel": space.kernel, "variant": space.variant, "shape": space.shape,
-            "math": space.math, "threads": space.threads, "isa": space.isa,
-            "device": space.device, "problem": space.problem, "roof_ns": space.roof_ns,
-            "tunables": [{"name": t.name, "meaning": t.meaning, "least": t.least, "most": t.most,
-                          "values": list(t.values)} for t in space.tunables],
-            "default": space.default,
-            "candidates": [{"configuration": c.configuration, "predicted_ns": c.predicted_ns}
-                           for c in space.candidates]}

@@ -14,6 +14,7 @@ from typing import Any
 
 from rooflane import program, report, strategies
 from rooflane.archive.place import ArchiveError
+from rooflane.archive.records import space_record
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluator, Lost, Refused, Target
 from rooflane.league import spaces
@@ -490,12 +491,8 @@ def overall(done: list[Course]) -> str:
 
 def space_document(space: Space) -> dict[str, Any]:
     """What --space prints of one."""
-    return {"title": space.title, "shape": space.shape, "variant": space.variant,
-            "threads": space.threads, "cache": space.cache, "isa": space.isa,
-            "device": space.device, "math": space.math, "roof_ns": space.roof_ns,
+    return {"title": space.title, "cache": space.cache, **space_record(space),
             "default": text_of(space.default), "prediction_error": space.prediction_error,
-            "tunables": [{"name": t.name, "meaning": t.meaning, "least": t.least, "most": t.most,
-                          "values": t.values, "selects": t.selects} for t in space.tunables],
             "candidates": [{"tuning": text_of(c.configuration), "predicted_ns": c.predicted_ns}
                            for c in space.candidates]}
 
