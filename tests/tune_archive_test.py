@@ -153,9 +153,7 @@ class OnBoth:
         archive, run = self.filled()
         verdict = Verdict({**DEFAULT, "mc": 192}, Ratio(0.8, 0.79, 0.81),
                           [Finalist(DEFAULT, Ratio(1, 1, 1), 4096)],
-                          [Neighbour("gemm:m=65,n=65,k=65", Outcome.CRASH, "signal 11"),
-                           Neighbour("gemm:m=32,n=32,k=32", Outcome.CORRECT, "",
-                                     Ratio(0.9, 0.8, 1.0))], True)
+                          [Neighbour("gemm:m=65,n=65,k=65", Outcome.CRASH, "signal 11")], True)
         exchange = Exchange(0, "smol", '[{"role": "user"}]', "mc=48", "http 429", 1.5, 100, 7, [1])
         archive.record_exchange(run, exchange)
         archive.finish_run(run, verdict)
@@ -163,11 +161,8 @@ class OnBoth:
         self.assertEqual((found.verdict, found.exchanges), (verdict, [exchange]))
         self.assertEqual((found.machine["caches"], found.machine["driver"], found.build),
                          (MACHINE["caches"], "", BUILD))
-        self.assertEqual((found.state, found.strategy, found.settings),
-                         ("finished", "random", SETTINGS))
-        self.assertLess(found.finished - found.started, timedelta(hours=1))
-        space = space_of()
-        self.assertEqual(found.space, space)
+        self.assertEqual((found.state, found.strategy, found.settings, found.space),
+                         ("finished", "random", SETTINGS, space_of()))
         self.assertEqual(list(found.space.default), list(DEFAULT))  # the order too
 
     def test_no_key_is_stored(self):
@@ -528,7 +523,8 @@ class Formats(unittest.TestCase):
             theirs = {Outcome.TIMEOUT: Outcome.CRASH, Outcome.INCORRECT: Outcome.CRASH}
             for trial, ours, at in zip(run.trials, self.record.trials, self.record.times):
                 outcome = theirs.get(ours.outcome, ours.outcome) if name != "t4" else ours.outcome
-                self.assertEqual((trial.configuration, trial.outcome), (ours.configuration, outcome))
+                self.assertEqual((trial.configuration, trial.outcome),
+                                 (ours.configuration, outcome))
                 self.assertEqual((trial.cost, run.times[trial.number]), (ours.cost, at))
                 if ours.correct:
                     self.assertEqual(trial.ns, ours.ns)
@@ -606,7 +602,6 @@ class Formats(unittest.TestCase):
         cache = json.loads(kernel_tuner.write([self.record]))
         entry = next(iter(cache["cache"].values()))
         for change, said in (({"mc": 1.5}, "tunable 'mc' is 1.5; only whole numbers"),
-                             ({"mc": "big"}, "tunable 'mc' is 'big'"),
                              ({"__error__": "Oops"}, "unknown error 'Oops'")):
             whole = {**cache, "cache": {"x": {**entry, **change}}}
             with self.assertRaisesRegex(ArchiveError, said):
@@ -636,8 +631,8 @@ class KernelTuner(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         self.archive = Archive(str(self.folder / "a.sqlite"))
-        # A space whose corner with mc * kc above 1536 is refused, some other points fail, and the best
-        # is inside.
+        # A space whose corner with mc * kc above 1536 is refused; some other points fail, and the
+        # best is inside.
         run = self.archive.begin_run(space_of(), MACHINE, BUILD, "all", {})
         grid = [{"mc": mc, "kc": kc, "order": order} for mc in (8, 16, 24, 32, 48, 64)
                 for kc in (8, 16, 32, 48, 64, 96) for order in (0, 1)]

@@ -17,8 +17,8 @@ import sys
 import time
 import unittest
 from pathlib import Path
-from typing import Any
 from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
 from rooflane.archive.redaction import redact
@@ -28,7 +28,7 @@ from rooflane.language_model.asking import Asker, Settings
 from rooflane.language_model.client import Budget, BudgetSpent, Client, tokens_of
 from rooflane.language_model.endpoint import Endpoint, Reply, seconds_of
 from rooflane.strategies.asked import Asked
-from rooflane.tuning import Exchange, Exhausted, History, text_of
+from rooflane.tuning import Exchange, History, text_of
 
 import language_model_fakes as fakes
 import skip

@@ -1,5 +1,5 @@
-"""Small charts as SVG text: lines, and bars of shares. Nothing to install, nothing to load; text and
-axes take the colour of their surroundings. Used by the reports and the table of models.
+"""Small charts as SVG text: lines, and bars of shares. Nothing to install, nothing to load; text
+and axes take the colour of their surroundings. Used by the reports and the table of models.
 """
 from __future__ import annotations
 

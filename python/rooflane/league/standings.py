@@ -82,7 +82,8 @@ def league_of(results: Sequence[Result], seed: int = 0) -> League:
             estimate(scores[first] - scores[name], overall[first] - overall[name]),
             at={key: over([one.at[key] for one in found]) for key in KEYS},
             within={key: over([one.within[key] for one in found]) for key in KEYS},
-            groups=groups, evaluations=float(np.median([n for one in found for n in one.evaluations]))))
+            groups=groups,
+            evaluations=float(np.median([n for one in found for n in one.evaluations]))))
     return League(standings, {key: float(np.mean([one.baseline_within[key]
                                                   for one in rows[first]])) for key in KEYS},
                   spaces, left_out)

@@ -102,8 +102,8 @@ def top(run: Run) -> Table:
 
 
 def impact(run: Run) -> Table:
-    """What each tunable alone changes, from the best configuration: of trials that differ from it in
-    this tunable only. What was tried, not what could be."""
+    """What each tunable alone changes, from the best configuration: of trials that differ from it
+    in this tunable only. What was tried, not what could be."""
     rows: list[tuple[float, list[str]]] = []
     best = run.best
     for name, value in best.configuration.items() if best else ():

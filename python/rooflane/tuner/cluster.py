@@ -36,7 +36,6 @@ from rooflane.tuning import (
     Outcome,
     Proposal,
     Space,
-    text_of,
 )
 
 DONE = ("finished", "error", "cancelled")  # of a future; one that was lost is computed again

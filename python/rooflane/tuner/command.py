@@ -139,25 +139,20 @@ class Progress:
         """Replaces the line."""
         if self._shown:
             width = max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
-            line = f"[{self._index + 1}/{self._total}] {text}"
-            print(f"\r\x1b[K{line[:width]}", end="", file=sys.stderr, flush=True)
+            line = f"[{self._index + 1}/{self._total}] {text}"[:width] if text else ""
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         """Removes it."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.show("")
 
     def of_history(self, history: History) -> None:
         """After a trial."""
+        of = ("" if history.trials_left is None
+              else f" of {len(history.trials) + history.trials_left}")
         best = history.best
-        text = f"{history.space.shape}: {len(history.trials)} evaluations"
-        if history.trials_left is not None:
-            text += f" of {len(history.trials) + history.trials_left}"
-        if history.seconds_left is not None:
-            text += f", {max(0, history.seconds_left):.0f} s left"
-        if best is not None:
-            text += f", best {best.speed_up:.3f}x: {text_of(best.configuration)}"
-        self.show(text)
+        self.show(f"{history.space.shape}: {len(history.trials)} evaluations{of}" + (
+            f", best {best.speed_up:.3f}x: {text_of(best.configuration)}" if best else ""))
 
 
 @dataclass
