@@ -345,7 +345,7 @@ class OnBoth:
             other = Archive(path)
             self.assertEqual(other.add(archive.record_of(run)), (1, 1))  # what is missing
             ours, theirs = archive.record_of(run), other.record_of(1)
-            self.assertEqual(records.run_record(theirs), records.run_record(ours))
+            self.assertEqual(records.plain(theirs), records.plain(ours))
             self.assertEqual(archive.add(theirs)[1], 0)  # and back
 
     def test_the_command_line_tells_what_is_there(self):
@@ -521,11 +521,11 @@ class Formats(unittest.TestCase):
             self.assertEqual(Path(path).read_text(encoding="utf-8"), output)
             run = self.read(output)
             theirs = {Outcome.TIMEOUT: Outcome.CRASH, Outcome.INCORRECT: Outcome.CRASH}
-            for trial, ours, at in zip(run.trials, self.record.trials, self.record.times):
+            for trial, ours in zip(run.trials, self.record.trials):
                 outcome = theirs.get(ours.outcome, ours.outcome) if name != "t4" else ours.outcome
                 self.assertEqual((trial.configuration, trial.outcome),
                                  (ours.configuration, outcome))
-                self.assertEqual((trial.cost, run.times[trial.number]), (ours.cost, at))
+                self.assertEqual((trial.cost, trial.time), (ours.cost, ours.time))
                 if ours.correct:
                     self.assertEqual(trial.ns, ours.ns)
                     self.assertAlmostEqual(trial.ratio.value, ours.ratio.value)
@@ -581,7 +581,7 @@ class Formats(unittest.TestCase):
             self.assertLess(fast.ratio.low, 0.5)
             self.assertEqual((run.space.kernel, run.space.shape, run.space.device),
                              ("vector_add", "vector_add:size=1024x8", "NVIDIA A100"))
-            self.assertEqual(run.times[0].isoformat(), "2025-01-02T03:04:05.678901+00:00")
+            self.assertEqual(first.time.isoformat(), "2025-01-02T03:04:05.678901+00:00")
 
     def test_t4_of_others_is_read_in_its_unit(self):
         def result(value: float, invalidity: str = "correct", unit: str = "") -> dict:

@@ -226,7 +226,7 @@ class NamesTest(unittest.TestCase):
     def test_an_unknown_name_is_told_the_nearest(self) -> None:
         for name in strategies.DESCRIPTIONS:
             self.assertEqual(strategies.check_name(name), name)
-        for wrong, near in (("Random", "random"), ("cma-es", "cmaes"), ("", "all")):
+        for wrong, near in (("Random", "random"), ("cma-es", "cmaes"), ("", "source")):
             with self.assertRaisesRegex(ValueError, f"unknown strategy '{wrong}'; nearest is "
                                                     f"'{near}'; valid: default"):
                 strategies.make(wrong, SyntheticSpace(seed=1).space, 1)

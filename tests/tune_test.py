@@ -22,20 +22,13 @@ tune_environment.enter()
 
 import numpy as np  # noqa: E402
 from rooflane import strategies  # noqa: E402
-from rooflane.evaluator import (  # noqa: E402
-    Evaluation,
-    Evaluator,
-    Refused,
-    Step,
-    Target,
-)
+from rooflane.evaluator import Evaluator, Refused, Step, Target  # noqa: E402
 from rooflane.league import spaces  # noqa: E402
 from rooflane.league.replay import ReplayedSpace, ratio_of  # noqa: E402
 from rooflane.spaces import values_of  # noqa: E402
 from rooflane.tuner import command, export, final, search, worth  # noqa: E402
 from rooflane.tuning import (  # noqa: E402
     Candidate,
-    Cost,
     History,
     Neighbour,
     Outcome,
@@ -218,15 +211,14 @@ class PlantedMachine:
     def _one(self, configuration, steps, ends, best, first):
         text = text_of(configuration)
         if text not in self.truth:
-            return Evaluation(configuration, Outcome.CRASH, "planted", None, [], [], None, None, 0,
-                              Cost())
+            return Trial(0, configuration, Outcome.CRASH, reason="planted")
         ns = self._process(text) * np.exp(self.noise * self.chance.standard_normal(ends[-1]))
         for step, end in zip(steps, ends):
             ratio = ratio_of(ns[:end], first[:end])
             if ratio.low > best * step.within:
                 break
-        return Evaluation(configuration, Outcome.CORRECT, "", ratio, list(ns[:end]),
-                          list(first[:end]), 0.0, 1.0, self.workspace.get(text, 0), Cost())
+        return Trial(0, configuration, Outcome.CORRECT, ratio=ratio, ns=list(ns[:end]),
+                     default_ns=list(first[:end]), workspace_bytes=self.workspace.get(text, 0))
 
 
 class Finals(unittest.TestCase):

@@ -21,6 +21,7 @@ from rooflane.tuning import (
     Outcome,
     Ratio,
     Space,
+    Trial,
     configuration_of,
     text_of,
 )
@@ -68,21 +69,6 @@ class Step:
     the best takes no more."""
     rounds: int
     within: float = 1.1
-
-
-@dataclass
-class Evaluation:
-    """What an evaluation found; fields as in tuning.Trial."""
-    configuration: Configuration
-    outcome: Outcome
-    reason: str
-    ratio: Ratio | None
-    ns: list[float]
-    default_ns: list[float]
-    error: float | None
-    threshold: float | None
-    workspace_bytes: int
-    cost: Cost
 
 
 Rounds = list[list[float]]  # logarithms of the ratios of rounds, repetition by repetition
@@ -178,7 +164,7 @@ class Evaluator:
         return self._legal("nearest", proposals)
 
     def evaluate(self, configurations: Sequence[Configuration], steps: Sequence[Step],
-                 best: float = 1, fresh: bool = False) -> list[Evaluation]:
+                 best: float = 1, fresh: bool = False) -> list[Trial]:
         """Builds, verifies and times configurations in the same rounds. Where the program itself
         is lost, each is tried alone, and the one that takes it along is a crash. Raises Refused
         where the default cannot be run any more."""
@@ -190,8 +176,7 @@ class Evaluator:
         except Lost as error:
             self._reopen()
             if len(configurations) == 1:
-                return [Evaluation(configurations[0], Outcome.CRASH, str(error), None, [], [],
-                                   None, None, 0, Cost())]
+                return [Trial(0, configurations[0], Outcome.CRASH, reason=str(error))]
             return [self.evaluate([one], steps, best, fresh)[0] for one in configurations]
         return [_evaluation(item, asked) for item, asked in zip(told, configurations)]
 
@@ -259,11 +244,10 @@ class Evaluator:
         raise Lost(f"rooflane evaluate: {why} (status {status})")
 
 
-def _evaluation(item: dict[str, Any], asked: Configuration) -> Evaluation:
+def _evaluation(item: dict[str, Any], asked: Configuration) -> Trial:
     ratio = item["ratio"]
-    return Evaluation(
-        configuration=asked,
-        outcome=OUTCOMES.get(item["status"], Outcome.CRASH),
+    return Trial(
+        0, asked, OUTCOMES.get(item["status"], Outcome.CRASH),
         reason=item["reason"],
         ratio=Ratio(ratio["value"], ratio["low"], ratio["high"]) if ratio else None,
         ns=item["ns"], default_ns=item["default_ns"],

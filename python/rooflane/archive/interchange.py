@@ -46,18 +46,18 @@ def exported(runs: Sequence[RunRecord]) -> tuple[RunRecord, list[Result]]:
                            for run in spaces.values())
         raise FormatError(f"this format holds one space, not {len(spaces)}"
                           + (f" ({titles}): --run or --space names one" if titles else ""))
-    groups: dict[str, list[tuple[Trial, datetime]]] = {text_of(runs[-1].space.default): []}
+    groups: dict[str, list[Trial]] = {text_of(runs[-1].space.default): []}
     samples = [NS_PER_MS]
     for run in runs:
-        for trial, at in zip(run.trials, run.times):
-            groups.setdefault(text_of(trial.configuration), []).append((trial, at))
+        for trial in run.trials:
+            groups.setdefault(text_of(trial.configuration), []).append(trial)
             samples += trial.default_ns
     reference = median(samples[1:] or samples)
-    stand = [standing(group, lambda one: one[0]) for group in groups.values() if group]
+    stand = [standing(group, lambda one: one) for group in groups.values() if group]
     return runs[-1], [
         Result(trial.configuration, trial.outcome,
                trial.ratio.value * reference / NS_PER_MS if trial.correct else None,
-               [ns / NS_PER_MS for ns in trial.ns], trial.cost, at) for trial, at in stand]
+               [ns / NS_PER_MS for ns in trial.ns], trial.cost, trial.time) for trial in stand]
 
 
 def imported(text: str, found: Sequence[Result], source: str, names: dict[str, Any]) -> RunRecord:
@@ -81,12 +81,12 @@ def imported(text: str, found: Sequence[Result], source: str, names: dict[str, A
                       Tunable(name, "", min(seen), max(seen), tuple(sorted(seen)))
                       for name, seen in values.items()))
     machine = whole({"key": space.device, "device": space.device}, MACHINE, "machine")
-    times = [one.at or now() for one in results]
+    trials = [replace(_trial(one, base), number=number, time=one.at or now())
+              for number, one in enumerate(results)]
+    times = [trial.time for trial in trials]
     return RunRecord(
         hashlib.sha256(text.encode()).hexdigest(), space, machine, whole({}, BUILD, "build"),
-        "import", {"source": source}, min(times), max(times), "finished",
-        trials=[replace(_trial(one, base), number=number) for number, one in enumerate(results)],
-        times=times)
+        "import", {"source": source}, min(times), max(times), "finished", trials=trials)
 
 
 def _whole_numbers(found: dict[str, Any]) -> Configuration:

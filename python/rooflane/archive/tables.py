@@ -98,9 +98,9 @@ def best_table(lines: Sequence[Line]) -> str:
 def history_table(run: RunRecord) -> str:
     """An attempt a line."""
     rows, best = [], 0.0
-    for trial, at in zip(run.trials, run.times):
+    for trial in run.trials:
         best = max(best, trial.speed_up)
-        rows.append([trial.number, moment(at), by(trial), trial.outcome.value,
+        rows.append([trial.number, moment(trial.time), by(trial), trial.outcome.value,
                      interval(trial.ratio), speed_up(best), duration(trial.cost.total),
                      difference(trial.configuration, run.space.default),
                      "; ".join(filter(None, (trial.reason, trial.note)))])

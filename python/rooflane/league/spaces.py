@@ -60,7 +60,7 @@ def record(space: Space, machine: dict[str, Any], trials: Sequence[Trial]) -> Re
             entry["default_ns"] += [_rounded(ns, 5) for ns in trial.default_ns]
         else:
             entry.update(outcome=trial.outcome.value, reason=trial.reason, ns=[], default_ns=[])
-    made = {"format": FORMAT, **records.space_record(replace(space, tunables=tuple(tunables))),
+    made = {"format": FORMAT, **records.plain(replace(space, tunables=tuple(tunables))),
             "machine": machine, "default": whole(space.default),
             "configurations": list(entries.values())}
     for candidate in made["candidates"]:
@@ -103,7 +103,7 @@ def check(made: Record) -> None:
 
 def space_of(made: Record, constraints: Constraints) -> Space:
     """The space of a record, with somebody who knows what is legal."""
-    return replace(records.space_of(made), constraints=constraints, legal=tuple(
+    return replace(records.made(Space, made), constraints=constraints, legal=tuple(
         dict(entry["configuration"]) for entry in made["configurations"]
         if entry["outcome"] != Outcome.REFUSED.value))
 
@@ -121,7 +121,7 @@ def machine_of(made: Record) -> str:
 
 def title_of(made: Record) -> str:
     """A line that names the space, without its machine."""
-    return records.space_of(made).title
+    return records.made(Space, made).title
 
 
 def key_of(made: Record) -> str:

@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from typing import IO, Any
 
-from rooflane.archive.records import space_record
+from rooflane.archive.records import plain
 from rooflane.tuning import Configuration, History, Proposal, Space, Trial, text_of
 
 PROTOCOL = 1
@@ -132,7 +132,7 @@ class Proposer:
         if self._program is None:
             self._program = Program(self._command)
             messages.append({"rooflane_proposer": PROTOCOL, "seed": self._seed,
-                             "space": space_record(self._space)})
+                             "space": plain(self._space)})
         new, self._told = history.trials[self._told:], len(history.trials)
         best = history.best
         messages.append({"ask": {

@@ -24,18 +24,18 @@ from typing import Any
 from distributed import Client, Future, KilledWorker
 
 from rooflane.archive.store import Archive
-from rooflane.evaluator import Comparison, Evaluation, Lost, Refused, Rounds, Step, Target
+from rooflane.evaluator import Comparison, Lost, Refused, Rounds, Step, Target
 from rooflane.tuner import command, remote
 from rooflane.tuner.search import Search
 from rooflane.tuning import (
     Configuration,
-    Cost,
     Exhausted,
     History,
     Legal,
     Outcome,
     Proposal,
     Space,
+    Trial,
 )
 
 DONE = ("finished", "error", "cancelled")  # of a future; one that was lost is computed again
@@ -179,7 +179,7 @@ class ClusterEvaluator:
         return self._call("compare", list(pairs), level)
 
     def evaluate(self, configurations: Sequence[Configuration], steps: Sequence[Step],
-                 best: float = 1, fresh: bool = False) -> list[Evaluation]:
+                 best: float = 1, fresh: bool = False) -> list[Trial]:
         """As Evaluator.evaluate, on one machine; what three of them died of is a crash."""
         future = self.begin("evaluate", list(configurations), list(steps), best, fresh)
         self.cluster.first(self.kind, [future])
@@ -190,15 +190,15 @@ class ClusterEvaluator:
         return self.cluster.submit(self.kind, remote.serve, self.target, op, *arguments)
 
     def evaluated(self, future: Future, configurations: Sequence[Configuration],
-                  *more: Any) -> list[Evaluation]:
+                  *more: Any) -> list[Trial]:
         """What an evaluation that is done came to."""
         try:
             return self.cluster.result(future)
         except KilledWorker as error:
             if len(configurations) > 1:
                 return [self.evaluate([one], *more)[0] for one in configurations]
-            return [Evaluation(configurations[0], Outcome.CRASH, f"workers died of it: {error}",
-                               None, [], [], None, None, 0, Cost())]
+            return [Trial(0, configurations[0], Outcome.CRASH,
+                          reason=f"workers died of it: {error}")]
 
     def _call(self, op: str, *arguments: Any) -> Any:
         future = self.begin(op, *arguments)

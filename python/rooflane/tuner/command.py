@@ -14,7 +14,7 @@ from typing import Any
 
 from rooflane import program, report, strategies
 from rooflane.archive.place import ArchiveError
-from rooflane.archive.records import space_record
+from rooflane.archive.records import plain
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluator, Lost, Refused, Target
 from rooflane.league import spaces
@@ -486,7 +486,7 @@ def overall(done: list[Course]) -> str:
 
 def space_document(space: Space) -> dict[str, Any]:
     """What --space prints of one."""
-    return {"title": space.title, "cache": space.cache, **space_record(space),
+    return {"title": space.title, "cache": space.cache, **plain(space),
             "default": text_of(space.default), "prediction_error": space.prediction_error,
             "candidates": [{"tuning": text_of(c.configuration), "predicted_ns": c.predicted_ns}
                            for c in space.candidates]}

@@ -17,16 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflane.evaluator import (
-    Comparison,
-    Evaluation,
-    Evaluator,
-    Lost,
-    Refused,
-    Rounds,
-    Step,
-    Target,
-)
+from rooflane.evaluator import Comparison, Evaluator, Lost, Refused, Rounds, Step, Target
 from rooflane.tuning import (
     Configuration,
     Finalist,
@@ -35,6 +26,7 @@ from rooflane.tuning import (
     Outcome,
     Ratio,
     Space,
+    Trial,
     Verdict,
     text_of,
 )
@@ -99,7 +91,7 @@ class Final:
         self._workspace = [0] * len(self._field)
         self._chance = random.Random(seed)
         self._seconds = 0.0  # of all repetitions
-        self.on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None
+        self.on_evaluation: Callable[[Trial], None] = lambda evaluation: None
 
     def race(self, seconds: float = SECONDS,
              on_repetition: Callable[[int, int], None] = lambda repetition, left: None) -> Verdict:
@@ -147,7 +139,7 @@ class Final:
         enough = math.pi / 2 * (spread / ROUNDS_ERROR) ** 2
         return max(ROUNDS, min(MOST_ROUNDS, round(enough)))
 
-    def _add(self, index: int, evaluation: Evaluation) -> None:
+    def _add(self, index: int, evaluation: Trial) -> None:
         if evaluation.outcome is not Outcome.CORRECT:
             if index == 0:
                 raise Refused(f"the default: {evaluation.outcome.value}: {evaluation.reason}")

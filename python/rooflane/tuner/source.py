@@ -9,7 +9,7 @@ import os
 
 from rooflane import files, program, strategies
 from rooflane.archive.store import Archive
-from rooflane.evaluator import Evaluation, Evaluator, Target
+from rooflane.evaluator import Evaluator, Target
 from rooflane.judging import Judge
 from rooflane.source_search.asking import ProgramTransport, SourceAsker
 from rooflane.source_search.evaluator import SourceEvaluator
@@ -72,7 +72,7 @@ class SourceTuning(Tuning):
         wrong, the next ones."""
         self.progress.show(f"{space.shape}: the best sources on unseen shapes")
         ranked = [one for one in search.history.ranked() if one.configuration != space.default]
-        found = list[Evaluation]()
+        found = list[Trial]()
         while ranked and not any(one.outcome is Outcome.CORRECT for one in found):
             near = NEAR * ranked[0].ratio.value
             some = [trial.configuration for trial in ranked[:FINALISTS]
@@ -98,7 +98,7 @@ class SourceTuning(Tuning):
         return text
 
 
-def verdict_of(default: Configuration, found: list[Evaluation]
+def verdict_of(default: Configuration, found: list[Trial]
                ) -> tuple[Verdict, Finalist | None]:
     """Who is chosen: the fastest source where it is beyond doubt faster than the default; and the
     fastest right source, chosen or not."""
