@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`rooflane tune --cluster`: tune_cluster_test.py ROOFLANE_WITH_FAKES.
 
-A scheduler and three workers on 127.0.0.1, of which some are killed. Needs the tuner's environment.
+A scheduler and workers on 127.0.0.1, of which some are killed. Needs the tuner's environment.
 """
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 import skip
 import tune_environment
 
 tune_environment.enter()
 
+from distributed import KilledWorker  # noqa: E402
 from rooflane.archive.database import ArchiveError  # noqa: E402
 from rooflane.archive.store import Archive  # noqa: E402
+from rooflane.tuner.cluster import ClusterEvaluator  # noqa: E402
 from rooflane.tuning import Outcome, Trial, text_of  # noqa: E402
 
 PROGRAM = ""
@@ -114,7 +117,7 @@ class Processes(unittest.TestCase):
                              trial.reason)
 
     def test_a_killed_worker_loses_nothing_and_nothing_counts_twice(self):
-        workers = [self.worker() for _ in range(3)]
+        workers = [self.worker() for _ in range(2)]
         process = self.tune("--cluster", self.address)
         self.wait(lambda: len(self.trials()) >= 4)
         workers[1].kill()
@@ -125,7 +128,6 @@ class Processes(unittest.TestCase):
         self.assert_whole(self.trials())
         self.assertLess(found["ratio"]["high"], 1)
         self.assertIsNone(workers[0].poll())
-        self.assertIsNone(workers[2].poll())
         stores = list((self.folder / "cache" / "rooflane").glob("tuned-*.json"))
         self.assertEqual(len(stores), 1)
         self.assertIn(found["tuning"], stores[0].read_text(encoding="utf-8"))
@@ -135,9 +137,9 @@ class Processes(unittest.TestCase):
         program.write_text(ANOTHER.format(python=sys.executable, program=PROGRAM),
                            encoding="utf-8")
         program.chmod(0o755)
-        for each in ("", "", str(program)):
+        for each in ("", str(program)):
             self.worker(each)
-        self.wait_for_workers(3)
+        self.wait_for_workers(2)
         found = self.told(self.tune("--cluster", self.address, "--budget", "8",
                                     "--export", str(self.folder / "tuned.json")))
         self.assertEqual(len(found), 2)
@@ -154,7 +156,7 @@ class Processes(unittest.TestCase):
             client.wait_for_workers(count, timeout=PATIENCE)
 
     def test_without_its_scheduler_a_search_goes_on_by_resume(self):
-        for _ in range(3):
+        for _ in range(2):
             self.worker()
         process = self.tune("--cluster", self.address)
         self.wait(lambda: len(self.trials()) >= 4)
@@ -171,8 +173,7 @@ class Processes(unittest.TestCase):
         self.assertEqual([text_of(trial.configuration) for trial in trials][:len(before)], before)
 
     def test_interrupted_it_says_so_and_leaves_what_there_is(self):
-        for _ in range(2):
-            self.worker()
+        self.worker()
         process = self.tune("--cluster", self.address)
         self.wait(lambda: len(self.trials()) >= 3)
         process.send_signal(signal.SIGINT)
@@ -187,6 +188,22 @@ class Processes(unittest.TestCase):
         _, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 3, err)
         self.assertIn("no scheduler answers", err)
+
+
+class Deaths(unittest.TestCase):
+    """Workers that a configuration kills, without processes."""
+
+    def test_what_dask_gives_up_is_a_crash_of_the_configuration_that_kills_alone(self):
+        def result(asked: list[dict[str, int]]) -> list[Trial]:
+            if {"x": 1} in asked:
+                raise KilledWorker("task", None, 2)
+            return [Trial(0, one, Outcome.CORRECT) for one in asked]
+
+        cluster = SimpleNamespace(submit=lambda *words: words[4], first=lambda *_: None,
+                                  result=result)
+        found = ClusterEvaluator(cluster, "kind").evaluate([{"x": x} for x in range(3)], [])
+        self.assertEqual([one.outcome for one in found],
+                         [Outcome.CORRECT, Outcome.CRASH, Outcome.CORRECT])
 
 
 if __name__ == "__main__":

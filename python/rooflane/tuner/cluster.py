@@ -198,7 +198,7 @@ class ClusterEvaluator:
             if len(configurations) > 1:
                 return [self.evaluate([one], *more)[0] for one in configurations]
             return [Trial(0, configurations[0], Outcome.CRASH,
-                          reason=f"workers died of it: {error}")]
+                          reason=f"{error.allowed_failures + 1} workers died of it")]
 
     def _call(self, op: str, *arguments: Any) -> Any:
         future = self.begin(op, *arguments)
