@@ -24,9 +24,10 @@ from unittest import mock
 from rooflane.archive.redaction import redact
 from rooflane.language_model import client as client_module
 from rooflane.language_model import endpoint
-from rooflane.language_model.asking import Asker, Settings
-from rooflane.language_model.client import Budget, BudgetSpent, Client, tokens_of
+from rooflane.language_model.asking import Asker
+from rooflane.language_model.client import BudgetSpent, Client, tokens_of
 from rooflane.language_model.endpoint import Endpoint, Reply, seconds_of
+from rooflane.strategies import Options
 from rooflane.strategies.asked import Asked
 from rooflane.tuning import Exchange, History, text_of
 
@@ -60,9 +61,14 @@ class Clients(unittest.TestCase):
     def client(self, server: fakes.Server | None, key: str = "none", **more: Any) -> Client:
         """One that asks it."""
         url = server.url if server else "http://127.0.0.1:9/v1"
-        client = Client(Endpoint(url, "fake", key), on_exchange=self.keep, **more)
+        client = Client(Endpoint(url, "fake", key), self.options(**more))
         self.addCleanup(client.close)
         return client
+
+    def options(self, **more: Any) -> Options:
+        """Those of the tests."""
+        return Options(**{"facts": fakes.FACTS, "source": lambda length: "",
+                          "on_exchange": self.keep, **more})
 
     def keep(self, exchange: Exchange) -> None:
         """As an archive: the later replaces the earlier."""
@@ -71,9 +77,7 @@ class Clients(unittest.TestCase):
 
     def strategy(self, client: Client, mode: str = "one", **more: Any) -> Asked:
         """The strategy in our space."""
-        settings = Settings(fakes.FACTS, **{
-            "source": lambda length: "", **more.pop("settings", {})})
-        return Asked("llm", Asker(fakes.space(), client, settings), fakes.Steps(), mode, **more)
+        return Asked("llm", Asker(fakes.space(), client), fakes.Steps(), mode, **more)
 
     def failures(self) -> list[str]:
         """The failures of all exchanges, in order."""
@@ -127,7 +131,7 @@ class ServersThatFail(Clients):
     def test_a_hanging_server_and_a_dripping_one_run_into_the_timeout(self) -> None:
         for kind in (fakes.hangs, fakes.drips):
             server = self.serve(kind)
-            exchange, _ = self.client(server, timeout=2).ask(HELLO)
+            exchange, _ = self.client(server, answer_timeout=2).ask(HELLO)
             self.assertEqual((exchange.failure, len(server.requests)), ("timeout", 1))
             self.assertGreater(exchange.seconds, 1.9)
             self.assertLess(exchange.seconds, fakes.HANGS_S)
@@ -223,14 +227,14 @@ class Budgets(Clients):
     """What may be spent."""
 
     def test_requests_retries_among_them(self) -> None:
-        client = self.client(self.serve(fails(500)), budget=Budget(requests=2))
+        client = self.client(self.serve(fails(500)), requests=2)
         with self.assertRaises(BudgetSpent):
             client.ask(HELLO)
         self.assertEqual(len(self.exchanges), 2)
 
     def test_tokens_are_counted_before_they_are_spent(self) -> None:
         server = self.serve(says(GOOD))
-        client = self.client(server, budget=Budget(tokens=2000), answer_tokens=5000)
+        client = self.client(server, tokens=2000, answer_tokens=5000)
         for left in (1100, 180):
             client.ask(HELLO, prompt_tokens=900)
             self.assertEqual(server.requests[-1]["max_tokens"], left)
@@ -247,12 +251,12 @@ class Budgets(Clients):
 
     def test_seconds_and_pauses_count_and_shorten_the_timeout(self) -> None:
         server = self.serve(fails(429, retry_after="30"), says(GOOD))
-        client = self.client(server, budget=Budget(seconds=100), timeout=5)
+        client = self.client(server, seconds=100, answer_timeout=5)
         self.time.monotonic = fakes.ticking(25)
         client.ask(HELLO)  # twice 25 s, and 30 s of waiting
         self.assertEqual((client.spent.seconds, client.waited), (50, 30))
         self.assertEqual(client._allowed(0), 5)
-        client.timeout = 60
+        client.options.answer_timeout = 60
         self.assertEqual(client._allowed(0), 20)
         client.ask(HELLO)
         with self.assertRaises(BudgetSpent):
@@ -260,14 +264,14 @@ class Budgets(Clients):
 
     def test_an_interrupted_run_has_spent_what_it_spent(self) -> None:
         earlier = [Exchange(3, "fake", "[]", "", seconds=5, tokens_in=10, tokens_out=2)]
-        client = self.client(self.serve(says(GOOD)), budget=Budget(requests=2), earlier=earlier)
+        client = self.client(self.serve(says(GOOD)), requests=2, earlier=tuple(earlier))
         self.assertEqual(client.ask(HELLO)[0].number, 4)
         with self.assertRaises(BudgetSpent):
             client.ask(HELLO)
 
     def test_a_run_whose_budget_is_spent_goes_on_with_the_stand_in(self) -> None:
         client = self.client(self.serve(says('{"mc": 128}'), says('{"mc": 256}')),
-                             budget=Budget(requests=2))
+                             requests=2)
         self.assertEqual(sources(fakes.tune(self.strategy(client), 5)),
                          ["llm", "llm", "local", "local", "local"])
 
@@ -292,9 +296,8 @@ class Strategies(Clients):
         of the request has become."""
         for run in json.loads(RECORDED.read_text(encoding="utf-8")):
             with self.subTest(run["name"]):
-                settings = {"context": run["context"], "most_failures": 100}
-                strategy = self.strategy(Client(Recorded(run["answers"])), run["mode"],
-                                         settings=settings)
+                options = self.options(context=run["context"], most_failures=100)
+                strategy = self.strategy(Client(Recorded(run["answers"]), options), run["mode"])
                 history = fakes.tune(strategy, run["trials"])
                 self.assertEqual([f"{trial.source}: {text_of(trial.configuration)}"
                                   for trial in history.trials], run["found"])
@@ -331,8 +334,9 @@ class Strategies(Clients):
                 ("too long", fakes.floods), ("connection", fakes.resets)):
             with self.subTest(failure):
                 self.setUp()
-                client = self.client(self.serve(said), timeout=1 if said is fakes.hangs else 60)
-                strategy = self.strategy(client, settings={"most_failures": 2})
+                strategy = self.strategy(self.client(
+                    self.serve(said), answer_timeout=1 if said is fakes.hangs else 60,
+                    most_failures=2))
                 self.assertEqual(sources(fakes.tune(strategy, 3)), ["local"] * 3)
                 self.assertEqual(set(self.failures()), {failure})
                 self.assertEqual(strategy.asker.stopped,
@@ -351,12 +355,12 @@ class Strategies(Clients):
     def test_a_context_that_was_taken_too_large_is_shortened(self) -> None:
         said = fails(400, "This model's maximum context length is 2048 tokens")
         server = self.serve(said, said, says('{"mc": 192}'))
-        strategy = self.strategy(self.client(server), settings={
-            "context": 6000, "source": lambda length: "kc = 256;\n" * (length // 10)})
+        strategy = self.strategy(self.client(
+            server, context=6000, source=lambda length: "kc = 256;\n" * (length // 10)))
         fakes.tune(strategy, 3)
         lengths = [len(request["messages"][1]["content"]) for request in server.requests]
         self.assertLess(lengths[2], lengths[0])
-        hopeless = self.strategy(self.client(server), settings={"context": 200})
+        hopeless = self.strategy(self.client(server, context=200))
         fakes.tune(hopeless, 6)
         self.assertEqual(hopeless.asker.stopped, "5 failures in a row, the last: context")
 
@@ -364,7 +368,7 @@ class Strategies(Clients):
         server = self.serve(says('{"mc": 192}'), says('{"mc": 192}'), says('{"kc": 384}'))
         history = fakes.tune(self.strategy(self.client(server)), 1)
         earlier = list(self.exchanges.values())
-        fakes.tune(self.strategy(self.client(server, earlier=earlier)), 2, history)
+        fakes.tune(self.strategy(self.client(server, earlier=tuple(earlier))), 2, history)
         self.assertEqual(sources(history), ["llm", "local", "llm"])
         self.assertEqual(sorted(self.exchanges), [0, 1, 2])
 

@@ -6,14 +6,12 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rooflane.language_model.endpoint import Reply, Request
+from rooflane.strategies import Options
 from rooflane.tuning import Exchange
-
-Record = Callable[[Exchange], None]
 
 # Failures that may pass within seconds; a 429 only where the server says when.
 PASSING = ("http 5xx", "connection")
@@ -28,14 +26,6 @@ FORMATS = ("json_schema", "json_object", "")
 
 class BudgetSpent(Exception):
     """No further request is allowed; the text says by which budget."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What may be spent; None is without limit. Seconds are of waiting for answers."""
-    requests: int | None = None
-    tokens: int | None = None
-    seconds: float | None = None
 
 
 @dataclass
@@ -60,24 +50,22 @@ class Spent:
 
 
 class Client:
-    """`on_exchange` is called with each exchange, and by record() again when more is known of it:
-    the later replaces the earlier of the same number. `earlier`: the exchanges of an interrupted
-    run, which count."""
+    """The options' on_exchange is called with each exchange, and by record() again when more is
+    known of it: the later replaces the earlier of the same number. Their `earlier`, the exchanges
+    of an interrupted run, count. Seconds of the budget are of waiting for answers."""
 
-    def __init__(self, transport: Any, *, budget: Budget = Budget(),  # noqa: B008
-                 timeout: float = 60.0, answer_tokens: int = 1024,
-                 on_exchange: Record = lambda exchange: None, earlier: Sequence[Exchange] = ()):
-        self.transport, self.budget, self.timeout = transport, budget, timeout
-        self.answer_tokens = answer_tokens
+    def __init__(self, transport: Any, options: Options):
+        self.transport, self.options, self.record = transport, options, options.on_exchange
+        self.answer_tokens = min(options.answer_tokens or min(options.context // 4, 4096),
+                                 options.context // 2)
         self.spent = Spent()
         self.waited = 0.0  # seconds between attempts
-        self.record = on_exchange
         # What the server does not know is left out, or named otherwise, from then on.
         self._formats = list(FORMATS)
         self._limit_names = ["max_tokens", "max_completion_tokens"]
-        for exchange in earlier:
+        for exchange in options.earlier:
             self.spent.add(exchange)
-        self._next = 1 + max((exchange.number for exchange in earlier), default=-1)
+        self._next = 1 + max((exchange.number for exchange in options.earlier), default=-1)
 
     def ask(self, messages: list[dict[str, str]], schema: dict[str, Any] | None = None,
             prompt_tokens: int = 0) -> tuple[Exchange, Reply]:
@@ -120,24 +108,24 @@ class Client:
 
     def _allowed(self, prompt_tokens: int) -> float:
         """The time-out of the next attempt. Raises BudgetSpent."""
-        budget, spent = self.budget, self.spent
+        budget, spent = self.options, self.spent
         if budget.requests is not None and spent.requests >= budget.requests:
             raise BudgetSpent(f"{budget.requests} requests were made")
         if budget.tokens is not None and spent.tokens + prompt_tokens >= budget.tokens:
             raise BudgetSpent(f"{spent.tokens} of {budget.tokens} tokens were used")
         if budget.seconds is None:
-            return self.timeout
+            return budget.answer_timeout
         left = budget.seconds - spent.seconds - self.waited
         if left <= 0:
             raise BudgetSpent(f"{budget.seconds:g} s of waiting are over")
-        return min(self.timeout, left)
+        return min(budget.answer_timeout, left)
 
     def _options(self, schema: dict[str, Any] | None, prompt_tokens: int) -> dict[str, Any]:
         options: dict[str, Any] = {}
         if self._limit_names:
             left = self.answer_tokens
-            if self.budget.tokens is not None:
-                left = min(left, self.budget.tokens - self.spent.tokens - prompt_tokens)
+            if self.options.tokens is not None:
+                left = min(left, self.options.tokens - self.spent.tokens - prompt_tokens)
             options[self._limit_names[0]] = left
         if schema and self._formats[0] == "json_schema":
             options["response_format"] = {"type": "json_schema", "json_schema": {
@@ -169,8 +157,8 @@ class Client:
                                              or reply.retry_after is None):
             return None
         pause = wait if reply.retry_after is None else reply.retry_after
-        left = (math.inf if self.budget.seconds is None
-                else self.budget.seconds - self.spent.seconds - self.waited)
+        left = (math.inf if self.options.seconds is None
+                else self.options.seconds - self.spent.seconds - self.waited)
         return pause if pause <= LONGEST_WAIT and pause < left else None
 
 

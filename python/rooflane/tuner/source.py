@@ -56,10 +56,9 @@ class SourceTuning(Tuning):
                     trials: list[Trial]) -> Strategy:
         """A language model, or the program of --proposer."""
         transport = ProgramTransport(options.proposer) if options.proposer else None
-        settings = strategies.settings_of(options)
-        settings.answer_tokens = settings.context // 2  # a source is as long as the text about it
-        asker = SourceAsker(space, strategies.client_of(options, transport), settings,
-                            self.evaluator, transport is not None, options.earlier)
+        options.answer_tokens = options.context // 2  # a source is as long as the text about it
+        asker = SourceAsker(space, strategies.client_of(options, transport), self.evaluator,
+                            transport is not None)
         self.evaluator.remember(trials)
         return Asked("source", asker, OtherFlags(), **options.asking)
 
