@@ -29,6 +29,7 @@ from rooflane.language_model.client import BudgetSpent, Client, tokens_of
 from rooflane.language_model.endpoint import Endpoint, Reply, seconds_of
 from rooflane.strategies import Options
 from rooflane.strategies.asked import Asked
+from rooflane.strategies.local import Local
 from rooflane.tuning import Exchange, History, text_of
 
 import language_model_fakes as fakes
@@ -75,9 +76,10 @@ class Clients(unittest.TestCase):
         self.exchanges[exchange.number] = dataclasses.replace(
             exchange, trials=list(exchange.trials))
 
-    def strategy(self, client: Client, mode: str = "one", **more: Any) -> Asked:
+    def strategy(self, client: Client, *generations: int) -> Asked:
         """The strategy in our space."""
-        return Asked("llm", Asker(fakes.space(), client), fakes.Steps(), mode, **more)
+        space = fakes.space()
+        return Asked("llm", Asker(space, client), Local("local", space, 1), *generations)
 
     def failures(self) -> list[str]:
         """The failures of all exchanges, in order."""
@@ -297,7 +299,8 @@ class Strategies(Clients):
         for run in json.loads(RECORDED.read_text(encoding="utf-8")):
             with self.subTest(run["name"]):
                 options = self.options(context=run["context"], most_failures=100)
-                strategy = self.strategy(Client(Recorded(run["answers"]), options), run["mode"])
+                client = Client(Recorded(run["answers"]), options)
+                strategy = self.strategy(client, *run["generations"])
                 history = fakes.tune(strategy, run["trials"])
                 self.assertEqual([f"{trial.source}: {text_of(trial.configuration)}"
                                   for trial in history.trials], run["found"])
@@ -311,15 +314,13 @@ class Strategies(Clients):
         self.assertEqual(history.trials[3].configuration,
                          {**DEFAULT, "mc": 192, "kc": 384, "order": 0})
         self.assertEqual([self.exchanges[number].trials for number in range(3)], [[1], [2], [3]])
-        strategy.close()
-        self.assertTrue(strategy.stand_in.closed)  # type: ignore[attr-defined]
 
     def test_generations(self) -> None:
         lists = [[{"mc": 64}, {"mc": 128}, {"mc": 192}, {"mc": 256}],  # one more than asked for
                  [{"mc": 64}, {"kc": 384}],  # one is known
                  [{"nc": 384, "tile": 1}, {"nc": 48}, {"nc": 96}]]  # one is refused
         server = self.serve(*(says(json.dumps({"configurations": each})) for each in lists))
-        strategy = self.strategy(self.client(server), "generations", generations=3)
+        strategy = self.strategy(self.client(server), 3)
         self.assertEqual(sources(fakes.tune(strategy, 9)), ["llm"] * 6 + ["local"] * 3)
         self.assertEqual([self.exchanges[number].trials for number in sorted(self.exchanges)],
                          [[1, 2, 3], [4], [5, 6]])
@@ -341,7 +342,7 @@ class Strategies(Clients):
                 self.assertEqual(set(self.failures()), {failure})
                 self.assertEqual(strategy.asker.stopped,
                                  f"2 failures in a row, the last: {failure}")
-                self.assertEqual(strategy.stand_in.observed, [0, 1, 2, 3])  # type: ignore
+                self.assertEqual(len(strategy.stand_in.seen), 4)
 
     def test_what_no_further_request_can_correct_ends_the_asking_at_once(self) -> None:
         for said, key, failure in ((fails(401), "wrong", "http 4xx"), (fails(404), "k", "http 4xx"),
@@ -374,9 +375,9 @@ class Strategies(Clients):
 
     def test_wrong_arguments(self) -> None:
         client = self.client(None)
-        for more in ({"mode": "two"}, {"generations": 0}, {"per_generation": 0}):
+        for generations in ((-1,), (5, 0)):
             with self.assertRaises(ValueError):
-                self.strategy(client, **more)
+                self.strategy(client, *generations)
 
 
 if __name__ == "__main__":

@@ -115,6 +115,8 @@ class Evaluations(unittest.TestCase):
                          ["softmax:rows=1,cols=8", "softmax:rows=2,cols=8"])
         with self.assertRaisesRegex(Refused, "nearest is 'softmax'"):
             self.evaluator.list(["sofmax:rows=1,cols=8"], [])
+        model = [one["text"] for one in self.evaluator.list([], [], ["llama"])["problems"]]
+        self.assertGreater(len(model), 2 * len(set(model)))  # layers are alike
 
     def test_what_cannot_be_opened_says_why(self):
         for target, reason in ((Target("softmax:rows=4", "hwy"), "cols"),

@@ -136,10 +136,12 @@ class Evaluator:
             self._start()
         return self._greeting
 
-    def list(self, shapes: Sequence[str], presets: Sequence[str]) -> dict[str, Any]:
-        """All kernels and variants, and these problems, as `rooflane list --json` prints them.
-        Raises Refused, Lost."""
-        return self._ask({"op": "list", "shapes": list(shapes), "presets": list(presets)})
+    def list(self, shapes: Sequence[str], presets: Sequence[str], models: Sequence[str] = ()
+             ) -> dict[str, Any]:
+        """All kernels and variants, and these problems, as `rooflane list --json` prints them;
+        those of models once for each call. Raises Refused, Lost."""
+        return self._ask({"op": "list", "shapes": list(shapes), "presets": list(presets),
+                          "models": list(models)})
 
     def open(self, target: Target) -> Space:
         """The space of a target. Its default is verified and timed from now on. Raises Refused,

@@ -5,8 +5,8 @@
 // "cores":2}; FILE has this machine's tuned schedules. It answers each request with one line,
 // {"ok":true,...} or
 // {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
-//   {"op":"list","shapes":["gemm:m=n=k=64..128*2"],"presets":["gpt2-small"]}
-//        -> what `rooflane list --json` prints of them
+//   {"op":"list","shapes":["gemm:m=n=k=64..128*2"],"presets":["gpt2-small"],"models":["llama"]}
+//        -> what `rooflane list --json` prints of them; a model's problems once for each call
 //   {"op":"open","shape":"gemm:m=8,n=8,k=8","variant":"hwy","math":"fp32","threads":2,"isa":"",
 //    "device":0,"timer":"steady","cache":"warm","seed":1}
 //        -> "problem" (problem_json.hpp), "sizes": its parameters that are sizes,
@@ -57,6 +57,8 @@
 #include "core/traits.hpp"
 #include "core/tuned.hpp"
 #include "measure/problem_json.hpp"
+#include "model/instance.hpp"
+#include "model/library.hpp"
 
 namespace rooflane {
 namespace {
@@ -126,8 +128,15 @@ class Evaluations {
       return request.value(name, std::vector<std::string>());
     };
     const Catalogue& catalogue = *options_.catalogue;
-    ordered_json answer =
-        list_document(catalogue, listed_problems(words("shapes"), words("presets"), catalogue));
+    std::vector<Problem> problems = listed_problems(words("shapes"), words("presets"), catalogue);
+    for (const std::string& name : words("models")) {
+      const model::Instance instance =
+          model::instantiate(model::read_model(name), "", {}, catalogue.kernels());
+      for (const model::Phase& phase : instance.phases) {
+        for (const model::Call& call : phase.calls) problems.push_back(call.problem);
+      }
+    }
+    ordered_json answer = list_document(catalogue, problems);
     answer["ok"] = true;
     return answer;
   }

@@ -52,14 +52,6 @@ class Options:
     on_exchange: Callable[[Exchange], None] = lambda exchange: None
     earlier: tuple[Exchange, ...] = ()  # of the run that goes on
 
-    @property
-    def asking(self) -> dict[str, Any]:
-        """How many proposals a language model is asked for, and how often."""
-        if not self.generations:
-            return {"mode": "one"}
-        return {"mode": "generations", "generations": self.generations,
-                "per_generation": self.per_generation}
-
 
 def check_name(name: str) -> str:
     """The name, or ValueError with the nearest."""
@@ -112,7 +104,7 @@ def make(name: str, space: Space, seed: int, options: Options | None = None) -> 
         return Asked(name, asker, Local("local", space, seed))
     from rooflane.language_model.asking import Asker
     return Asked(name, Asker(space, client_of(options)),
-                 Local("local", space, seed), **options.asking)
+                 Local("local", space, seed), options.generations, options.per_generation)
 
 
 def seeds(space: Space, count: int = 4) -> list[Configuration]:

@@ -5,14 +5,13 @@ import argparse
 import json
 import math
 import os
-import re
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rooflane import program, report, strategies
+from rooflane import report, strategies
 from rooflane.archive.place import ArchiveError
 from rooflane.archive.records import plain
 from rooflane.archive.store import Archive
@@ -48,7 +47,7 @@ def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
     if not (given.shape or given.preset or given.model):
         raise Wrong("--shape, --preset or --model says what to tune")
     try:
-        listed = evaluator.list(given.shape, given.preset)
+        listed = evaluator.list(given.shape, given.preset, given.model)
     except Refused as refused:
         raise Wrong(str(refused)) from None
     kernels = {kernel["name"]: kernel for kernel in listed["kernels"]}
@@ -59,10 +58,6 @@ def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
     for problem in listed["problems"]:
         kernel_of[problem["text"]] = problem["kernel"]
         weights[problem["text"]] = weights.get(problem["text"], 0) + 1
-    for model in given.model:
-        for calls, text in calls_of_model(model):
-            kernel_of[text] = text.partition(":")[0]
-            weights[text] = weights.get(text, 0) + calls
     problems = [text for text in weights if given.kernel in (None, kernel_of[text])]
     if not problems:
         raise Wrong(f"none of the problems is of {given.kernel}")
@@ -89,19 +84,6 @@ def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
     if not targets:
         raise Unavailable(f"{given.variant} has tunables for none of the problems")
     return targets
-
-
-def calls_of_model(name: str) -> list[tuple[int, str]]:
-    """How often a model calls which problem, step by step. Raises Wrong, Unavailable."""
-    try:
-        text = program.run(program.path(), ["model", name, "--dry-run"]).stdout
-    except program.Refused as refused:
-        error = Wrong if refused.status == program.ARGUMENT else Unavailable
-        raise error(str(refused)) from None
-    found = re.findall(r"^\S+ +(\d+) +(\S+:\S+)$", text, re.MULTILINE)
-    if not found:
-        raise Wrong(f"--model {name}: it has no steps")
-    return [(int(calls), problem) for calls, problem in found]
 
 
 def thread_counts(given: argparse.Namespace, variant: dict[str, Any],

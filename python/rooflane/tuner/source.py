@@ -60,7 +60,7 @@ class SourceTuning(Tuning):
         asker = SourceAsker(space, strategies.client_of(options, transport), self.evaluator,
                             transport is not None)
         self.evaluator.remember(trials)
-        return Asked("source", asker, OtherFlags(), **options.asking)
+        return Asked("source", asker, OtherFlags(), options.generations, options.per_generation)
 
     def seeds_of(self, space: Space) -> list[Configuration]:
         """The template."""
