@@ -185,7 +185,7 @@ class Requests(unittest.TestCase):
                      "L2: 1 MiB", "memory read: 27.3 GB/s", "depth of a block along k",
                      "mc=192,kc=512", "from 1; worth trying: 64, 128, 192, 256, 384, 512",
                      "path=4 needs nr=48",
-                     "int kc = 256;", '"kc":256', "The default takes 533.8 us", "465 us at best",
+                     "int kc = 256;", '"kc":256', "The default takes 533.8 µs", "465 µs at best",
                      "87% of the roof", "Best so far: #", "error 3.1 times the bound",
                      "7 trials, 93 s", "3 requests to you", "JSON Schema",
                      "decides what the others mean",
