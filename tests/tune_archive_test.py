@@ -631,8 +631,8 @@ class KernelTuner(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         self.archive = Archive(str(self.folder / "a.sqlite"))
-        # A space whose corner with mc * kc above 1536 is refused; some other points fail, and the
-        # best is inside.
+        # The corner with mc * kc above 1536 is refused, some other points fail, and the best is
+        # inside.
         run = self.archive.begin_run(space_of(), MACHINE, BUILD, "all", {})
         grid = [{"mc": mc, "kc": kc, "order": order} for mc in (8, 16, 24, 32, 48, 64)
                 for kc in (8, 16, 32, 48, 64, 96) for order in (0, 1)]

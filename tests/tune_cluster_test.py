@@ -174,7 +174,7 @@ class Processes(unittest.TestCase):
 
     def test_interrupted_it_says_so_and_leaves_what_there_is(self):
         self.worker()
-        process = self.tune("--cluster", self.address)
+        process = self.tune("--cluster", self.address, "--budget", "5000")  # it is not over soon
         self.wait(lambda: len(self.trials()) >= 3)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=PATIENCE)

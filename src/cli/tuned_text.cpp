@@ -71,8 +71,8 @@ std::vector<std::string> unused_entries(const TunedSource& source, const Catalog
   for (const TunedEntry& entry : source.schedules->entries) {
     const std::string defect = defect_of(entry, catalogue);
     if (defect.empty()) continue;
-    unused.push_back(fmt::format("{} {} {}: {}", entry.problem->text(), entry.variant,
-                                 entry.tuning, defect));
+    unused.push_back(
+        fmt::format("{} {} {}: {}", entry.problem->text(), entry.variant, entry.tuning, defect));
   }
   return unused;
 }

@@ -1,5 +1,5 @@
-"""What `archive import` reads: files in the formats of other tuners, and other archives, of which a
-run keeps its `uid`, so that it is the same in every archive."""
+"""What `archive import` reads: files in the formats of other tuners, and other archives. A run of
+an archive keeps its `uid`, so that it is the same in every archive."""
 from __future__ import annotations
 
 import json

@@ -113,8 +113,8 @@ class Cluster:
         return done
 
     def result(self, future: Future) -> Any:
-        """Of one that is done. Raises what the call raised, KilledWorker where three workers died
-        of it."""
+        """What a call that is done came to. Raises what the call raised, KilledWorker where three
+        workers died of it."""
         try:
             return future.result(timeout=ANSWER)
         except (Refused, Lost, KilledWorker, command.Wrong, command.Unavailable):
