@@ -115,12 +115,11 @@ class OnBoth:
     def test_trials_come_back_as_they_were_but_for_what_databases_cannot_hold(self):
         trials = some_trials()
         archive, run = self.filled(trials)
-        self.assertEqual(Archive(self.url).trials(run), trials)
-        self.assertEqual(archive.trials(run + 1), [])
+        self.assertEqual(Archive(self.url).record_of(run).trials, trials)
         nasty = failed(0, Outcome.INCORRECT, "nul \0, half a pair \ud800, two\nlines, é, '; --")
         nasty.error, nasty.threshold = float("nan"), 1e-5
         archive, run = self.filled([nasty], machine={**MACHINE, "traits": {"x": float("inf")}})
-        trial, = archive.trials(run)
+        trial, = archive.record_of(run).trials
         self.assertEqual(trial.reason, "nul \N{REPLACEMENT CHARACTER}, half a pair ?, two\nlines, "
                                        "é, '; --")
         self.assertGreater(trial.error, 1e308)
@@ -130,13 +129,13 @@ class OnBoth:
         archive, run = self.filled([])
         self.assertTrue(archive.record(run, correct(0, 0.5)))
         self.assertFalse(archive.record(run, correct(0, 0.7, mc=48)))
-        self.assertEqual(archive.trials(run), [correct(0, 0.5)])
+        self.assertEqual(archive.record_of(run).trials, [correct(0, 0.5)])
         exchange = Exchange(0, "m", "q", "a")
         self.assertTrue(archive.record_exchange(run, exchange))
         # An exchange is completed once its trials are known.
         later = Exchange(0, "m", "q", "a", trials=[3])
         self.assertFalse(archive.record_exchange(run, later))
-        self.assertEqual(archive.exchanges(run), [later])
+        self.assertEqual(archive.record_of(run).exchanges, [later])
 
     def test_a_run_that_is_not_there_is_refused(self):
         archive, run = self.filled([])
@@ -173,10 +172,10 @@ class OnBoth:
             archive.record_exchange(run, Exchange(
                 0, "m", json.dumps([{"content": 'say my "own" key'}]), "a key none, nonesuch",
                 'http 401: my "own" key'))
-        exchange, = archive.exchanges(run)
+        exchange, = archive.record_of(run).exchanges
         self.assertEqual(exchange.answer, "a key [redacted], nonesuch")
         self.assertEqual(json.loads(exchange.request), [{"content": "say [redacted]"}])
-        self.assertEqual(archive.trials(run)[0].reason, "[redacted] and [redacted]")
+        self.assertEqual(archive.record_of(run).trials[0].reason, "[redacted] and [redacted]")
         with sqlalchemy.create_engine(database.address_of(self.url)).connect() as connection:
             rows = [repr(row) for table in database.TABLES.sorted_tables
                     for row in connection.execute(sqlalchemy.text(f"SELECT * FROM {table.name}"))]
@@ -268,8 +267,8 @@ class OnBoth:
         self.assertEqual(pruned(older_than=50), (0, 0, 0, 0))
         self.assertEqual(pruned(older_than=30, failed_only=True, dry_run=True)[0], 5)
         self.assertEqual(pruned(older_than=30, keep=1)[0], 7)
-        self.assertEqual([trial.number for trial in archive.trials(first)], [1])
-        self.assertEqual(len(archive.trials(second)), 2)
+        self.assertEqual([trial.number for trial in archive.record_of(first).trials], [1])
+        self.assertEqual(len(archive.record_of(second).trials), 2)
         self.assertEqual(pruned(older_than=30), (1, 1, 1, 0))
         self.assertEqual([one.id for one in archive.stored({})], [second])
         archive.prune(keep=0)
@@ -281,7 +280,7 @@ class OnBoth:
                                     failed(3, Outcome.INCORRECT, mc=192)])
         archive.finish_run(run, None)
         archive.prune(failed_only=True)
-        self.assertEqual([trial.number for trial in archive.trials(run)], [0, 1, 2])
+        self.assertEqual([trial.number for trial in archive.record_of(run).trials], [0, 1, 2])
         self.assertEqual(queries.best(archive.stored({}), 1)[0]["ratio"].value, 1)
 
     def test_several_processes_lose_nothing_and_write_nothing_twice(self):
@@ -295,12 +294,13 @@ class OnBoth:
         for process in processes:
             self.assertEqual(process.communicate()[1], "")
             self.assertEqual(process.returncode, 0)
-        trials = archive.trials(run)
+        trials = archive.record_of(run).trials
         self.assertEqual([trial.number for trial in trials], list(range(100)))
         for trial in trials:
             self.assertEqual((trial.note, trial.ns), (str(trial.number // 50 * 50),
                                                       [float(trial.number)] * 30))
-        self.assertEqual([trial.number for trial in archive.trials(shared)], list(range(20)))
+        self.assertEqual([trial.number for trial in archive.record_of(shared).trials],
+                         list(range(20)))
 
     def test_kill_in_the_middle_leaves_a_readable_archive_with_all_that_was_committed(self):
         archive, run = self.filled([])
@@ -311,7 +311,7 @@ class OnBoth:
             process.send_signal(signal.SIGKILL)
             said += [int(line) for line in process.stdout.read().split()]
             process.communicate()
-            numbers = [trial.number for trial in archive.trials(run)]
+            numbers = [trial.number for trial in archive.record_of(run).trials]
             self.assertEqual(numbers, list(range(len(numbers))))
             self.assertIn(len(numbers) - 1 - said[-1], (0, 1))
             begin = len(numbers)
@@ -407,7 +407,7 @@ class Sqlite(OnBoth, unittest.TestCase):
         archive, run = self.filled()
         with archive._engine.execution_options(writes=True).begin() as connection:
             connection.execute(sqlalchemy.text("DELETE FROM exchanges"))
-            self.assertEqual(Archive(self.url).trials(run), some_trials())
+            self.assertEqual(Archive(self.url).record_of(run).trials, some_trials())
 
     def test_what_is_no_archive_is_refused_in_one_line(self):
         text, foreign = self.folder / "text", self.folder / "foreign.sqlite"
@@ -489,7 +489,7 @@ class Postgresql(OnBoth, unittest.TestCase):
         archive, run = self.filled()
         self.server.restart()
         self.assertTrue(archive.record(run, correct(8, 0.6, order=1)))
-        self.assertEqual(archive.trials(run), [*some_trials(), correct(8, 0.6, order=1)])
+        self.assertEqual(archive.record_of(run).trials, [*some_trials(), correct(8, 0.6, order=1)])
 
 
 class Formats(unittest.TestCase):

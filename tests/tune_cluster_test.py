@@ -93,7 +93,7 @@ class Processes(unittest.TestCase):
         except (ArchiveError, OSError):
             return []  # not made yet
         try:
-            return archive.trials(run)
+            return archive.record_of(run).trials
         except ArchiveError:
             return []
         finally:

@@ -157,16 +157,6 @@ class Archive:
 
     # --- reading -----------------------------------------------------------------------------
 
-    def trials(self, run: int) -> list[Trial]:
-        """The trials of a run by number."""
-        return self._read(lambda connection: records.made(
-            list[Trial], _records(connection, EVALUATIONS, [run])[run]))
-
-    def exchanges(self, run: int) -> list[Exchange]:
-        """The exchanges of a run by number."""
-        return self._read(lambda connection: records.made(
-            list[Exchange], _records(connection, EXCHANGES, [run])[run]))
-
     def resumable(self, space: Space, machine: dict[str, Any], strategy: str,
                   settings: dict[str, Any], build: dict[str, Any]) -> int | None:
         """The latest run of this search that `--resume` goes on with, or that this build has

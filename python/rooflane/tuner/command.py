@@ -375,7 +375,8 @@ class Tuning:
             folder /= "".join(c if c.isalnum() or c in "=,-" else "-" for c in name)
         machine, build = done.facts["machine"], done.facts["build"]
         report.write(folder, report.Run(
-            done.space, done.history.trials, done.verdict, self.archive.exchanges(done.run),
+            done.space, done.history.trials, done.verdict,
+            self.archive.record_of(done.run).exchanges,
             self.given.strategy, self.given.seed, machine["cpu"],
             f"rooflane {build.get('commit', '')}".strip()))
 
