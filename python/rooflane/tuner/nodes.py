@@ -16,6 +16,7 @@ import sys
 import urllib.parse
 
 from rooflane import program
+from rooflane.errors import Unavailable
 from rooflane.tuner import remote
 
 PROGRAMS = {"scheduler": "dask_scheduler", "worker": "dask_worker"}
@@ -48,9 +49,9 @@ def main(words: list[str]) -> int:
     if name == "worker":
         try:
             arguments += [*WORKER, "--resources", f"{remote.RESOURCE}{remote.kind()}=1"]
-        except program.Refused as refused:
+        except (program.Refused, Unavailable) as refused:
             print(f"rooflane: {refused}", file=sys.stderr)
-            return refused.status
+            return program.UNAVAILABLE
     given = {word.partition("=")[0] for word in rest}
     if "--dashboard-address" not in given:
         # Without a dashboard, too, Dask answers HTTP there, on all addresses by default.
