@@ -10,6 +10,8 @@ import tune_environment
 if __name__ == "__main__":
     tune_environment.enter()
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -30,6 +32,7 @@ from rooflane.source_search import request
 from rooflane.source_search.asking import sources_of
 from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.source_search.sources import FLAGS, TEMPLATE, Sources
+from rooflane.tuner.command import main
 from rooflane.tuning import History, text_of
 
 import language_model_fakes as fakes
@@ -65,6 +68,8 @@ class Searches(unittest.TestCase):
             "ROOFLANE_PROGRAM": str(TESTS / "fake_judge.py"), "ROOFLANE_TUNED": "none",
             "FAKE_ARCHIVE": str(self.folder / "attempts"), "OPENAI_API_KEY": "none",
             "ROOFLANE_LLM_MODEL": "fake"}
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
         kept = dict(os.environ)
         os.environ.update(self.environment)
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(kept)))
@@ -75,11 +80,15 @@ class Searches(unittest.TestCase):
                 str(self.folder / "tune.sqlite"), *words]
 
     def tune(self, *words: str, status: int = 0, budget: int = 8) -> str:
-        """Runs it; what it prints."""
-        done = subprocess.run(self.command(*words, budget=budget), cwd=self.folder,
-                              capture_output=True, text=True, check=False, timeout=300)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        return done.stdout + done.stderr
+        """Runs it, in this process; what it prints."""
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            try:
+                found: object = main(self.command(*words, budget=budget)[4:])
+            except SystemExit as ended:
+                found = ended.code
+        self.assertEqual(found, status, said.getvalue())
+        return said.getvalue()
 
     def files(self, *texts: str) -> str:
         """A proposer of sources that say this of themselves."""
