@@ -29,7 +29,7 @@ from rooflane.tuning import Outcome, Trial, text_of  # noqa: E402
 
 PROGRAM = ""
 SHAPE = "softmax:rows=4,cols=8"
-BUDGET = 18
+BUDGET = 12
 PATIENCE = 400  # seconds: other tests run at the same time
 
 # A program of another machine, as far as it says.
@@ -77,8 +77,9 @@ class Processes(unittest.TestCase):
 
     def tune(self, *words: str) -> subprocess.Popen[str]:
         return self.start("tune", "--shape", SHAPE, "-v", "fake-tunable", "--threads", "1",
-                          "--timeout", "4", "--strategy", "local", "--budget", str(BUDGET),
-                          "--json", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                          "--timeout", "4", "--final-time", "1", "--strategy", "local",
+                          "--budget", str(BUDGET), "--json", *words, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE)
 
     def wait(self, condition) -> None:
         deadline = time.monotonic() + PATIENCE
