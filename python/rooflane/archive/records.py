@@ -86,8 +86,9 @@ def made(kind: Any, told: Any) -> Any:
     inner = get_args(kind)
     if isinstance(kind, UnionType):
         return made(inner[0], told)
-    if get_origin(kind) in (list, tuple):
-        return get_origin(kind)(made(inner[0], one) for one in told)
+    if get_origin(kind) in (list, tuple):  # samples are many
+        return get_origin(kind)(told if inner[0] in (float, int)
+                                else (made(inner[0], one) for one in told))
     if kind is datetime:
         return instant_of(told)
     return kind(told) if isinstance(kind, type) and issubclass(kind, Enum) else told
