@@ -139,6 +139,7 @@ Findings find_all(const Catalogue& catalogue) {
                     absent_of_build(catalogue),
                     {},
                     {},
+                    {},
                     {}};
   const HardwareCounters counters;
   findings.counters = counters.names();
