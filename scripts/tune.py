@@ -23,8 +23,8 @@ from package_verb import start  # noqa: E402
 from python_environment import with_packages  # noqa: E402
 
 PACKAGES = ["cmaes==0.13.1", "distributed==2026.8.0", "json-repair==0.64.6", "jsonschema==4.26.0",
-            "numpy==2.4.6", "openai==3.57.0", "optuna==5.0.0", "psycopg[binary]==3.3.9",
-            "scikit-learn==1.9.1", "scipy==1.17.1", "sqlalchemy==2.1.9"]
+            "numpy==2.4.6", "openai==3.57.0", "psycopg[binary]==3.3.9",
+            "scipy==1.17.1", "sqlalchemy==2.1.9"]
 
 
 def interpreter() -> Path:

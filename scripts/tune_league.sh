@@ -3,11 +3,11 @@
 # times each, and the score of each is printed as Markdown (docs/tuning.md).
 # Usage: scripts/tune_league.sh [--strategies NAME,...] [--repeats N] [--jobs N] [--only TEXT]
 #          [--rounds N] [--seed-points N] [--seed N] [--latency NAME=SECONDS]
-#          [--results FILE] [--markdown FILE] [--svg FILE] [--json FILE] [--spaces FILE]
-#        scripts/tune_league.sh list | add FILE... | unpack FOLDER [--spaces FILE]
+#          [--results FILE] [--markdown FILE] [--json FILE] [--spaces FILE]
+#        scripts/tune_league.sh list | add FILE... [--spaces FILE]
 set -euo pipefail
 case ${1:-} in
-  list | add | unpack | run) ;;
+  list | add | run) ;;
   -h | --help) sed -n '2,7s/^# //p' "$0"; exit 0 ;;
   *) set -- run "$@" ;;
 esac

@@ -80,6 +80,8 @@ ADDED = [
     Added(r"build/rooflane ceilings.*", "--threads 1 --seconds 0.5", "20 seconds"),
     Added(r"build/rooflane calibrate.*", "--threads 1 --seconds 0.5", "15 seconds"),
     Added(MEASURES + r".*", BRIEF, "few samples"),
+    Added(r"build/rooflane tune (?!--space|--strategy source).*", "--final-time 3",
+          "two minutes on a busy machine"),
     Added(r"build/rooflane judge [^-].*", "--budget 0.3 --hidden 2 --against hwy", "few samples"),
     Added(r"scripts/python_overhead\.py", "--rounds 3 --runs 100", "ten seconds"),
     Added(r"python3 -m rooflane bench.*", BRIEF, "few samples"),

@@ -1,5 +1,5 @@
 """What tune_language_model_test.py plays with: a space like that of a GEMM, who evaluates it by a
-formula, a stand-in, and an HTTP server that fails in every way that it is told to."""
+formula, and an HTTP server that fails in every way that it is told to."""
 from __future__ import annotations
 
 import http.server
@@ -17,7 +17,6 @@ from rooflane.tuning import (
     Candidate,
     Configuration,
     Cost,
-    Exhausted,
     History,
     Legal,
     Outcome,
@@ -137,33 +136,6 @@ def evaluate(number: int, proposal: Proposal, strategy: str) -> Trial:
     trial.ratio = Ratio(ratio, 0.99 * ratio, 1.01 * ratio)
     trial.ns, trial.default_ns = [ns] * 3, [default] * 3
     return trial
-
-
-class Steps:
-    """A stand-in: steps of one tunable from the default, in order."""
-    name = "local"
-
-    def __init__(self) -> None:
-        self._steps = ({**DEFAULT, tunable.name: value}
-                       for tunable in TUNABLES for value in tunable.values)
-        self.observed: list[int] = []
-        self.closed = False
-
-    def propose(self, history: History) -> Proposal:
-        """The next that is legal and new."""
-        for step in self._steps:
-            legal = history.space.constraints.check([step])[0]
-            if legal.configuration and not history.tried(legal.configuration):
-                return Proposal(legal.configuration)
-        raise Exhausted("all steps were tried")
-
-    def observe(self, trial: Trial) -> None:
-        """Only notes it."""
-        self.observed.append(trial.number)
-
-    def close(self) -> None:
-        """Only notes it."""
-        self.closed = True
 
 
 def tune(strategy: Any, trials: int, history: History | None = None) -> History:

@@ -86,7 +86,7 @@ class Imports(unittest.TestCase):
         self.try_orders("torch", "torch")
 
     def test_scikit_learn(self) -> None:
-        self.try_orders("tune", "sklearn")
+        self.try_orders("kernel-tuner-tests", "sklearn")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@
     made.truth(c)                   the ratio over the default without noise; None of one that fails
     made.legal, made.optimum        all legal configurations; the best of them
 
-About 4500 combinations of six tunables, 2210 of them legal, of which about one in thirty
-fails. `values`
-takes the place of some tunables' values, `all_fail` lets every evaluation fail.
+About 4500 combinations of six tunables, 2210 of them legal; about one in thirty of these fails.
+`values` takes the place of some tunables' values, `all_fail` lets every evaluation fail.
 """
 from __future__ import annotations
 
@@ -19,13 +18,13 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
+from rooflane.league.replay import ratio_of
 from rooflane.tuning import (
     Candidate,
     Configuration,
     Cost,
     Legal,
     Outcome,
-    Ratio,
     Space,
     Trial,
     Tunable,
@@ -34,9 +33,6 @@ from rooflane.tuning import (
 
 VALUES = {"path": (0, 1, 2), "mr": (2, 4, 6, 8, 12, 16), "nr": (8, 16, 32, 48, 64),
           "mc": (24, 48, 96, 192, 384), "kc": (64, 128, 256, 512, 1024), "pack": (0, 1)}
-MEANINGS = {"path": "0 dot products, 1 unpacked, 2 packed", "mr": "rows of a micro-tile",
-            "nr": "columns of a micro-tile", "mc": "rows of a block of a, a multiple of mr",
-            "kc": "depth of a block", "pack": "1: blocks of a are packed; not for path 0"}
 ROUNDS, DEFAULT_NS = 5, 1e5
 
 
@@ -62,13 +58,11 @@ class SyntheticConstraints:
         self.legal = [each for each in (dict(zip(values, row))
                                         for row in itertools.product(*values.values()))
                       if not refusal(each)]
-        self.checked = 0  # proposals, for tests that bound the work
 
     def check(self, proposals: Sequence[Configuration]) -> list[Legal]:
         return [self._check({**self.default, **proposal}) for proposal in proposals]
 
     def _check(self, configuration: Configuration) -> Legal:
-        self.checked += 1
         unknown = set(configuration) - set(self.values)
         if unknown:
             return Legal(None, f"unknown: {', '.join(sorted(unknown))}")
@@ -114,7 +108,7 @@ class SyntheticSpace:
         self.space = Space(
             kernel="gemm", variant="synthetic", shape="gemm:m=96,n=64,k=256", math="fp32",
             threads=1, isa="AVX3", device="",
-            tunables=tuple(Tunable(name, MEANINGS[name], min(VALUES[name]), max(VALUES[name]),
+            tunables=tuple(Tunable(name, f"what {name} means", min(VALUES[name]), max(VALUES[name]),
                                    tuple(self.values[name]), name == "path")
                            for name in VALUES),
             default=default, constraints=constraints,
@@ -145,12 +139,7 @@ class SyntheticSpace:
         speeds = [math.exp(rng.gauss(0, self.noise)) for _ in range(2 * ROUNDS)]
         default_ns = [DEFAULT_NS * factor for factor in speeds[:ROUNDS]]
         ns = [DEFAULT_NS * truth * factor for factor in speeds[ROUNDS:]]
-        logs = [math.log(x / y) for x, y in zip(ns, default_ns)]
-        mean = math.fsum(logs) / ROUNDS
-        spread = math.sqrt(math.fsum((each - mean) ** 2 for each in logs) / (ROUNDS - 1))
-        half = 2.776 * spread / math.sqrt(ROUNDS)  # Student's t, 4 degrees of freedom
-        ratio = Ratio(*(math.exp(each) for each in (mean, mean - half, mean + half)))
-        return Trial(0, configuration, Outcome.CORRECT, "", ratio=ratio, ns=ns,
+        return Trial(0, configuration, Outcome.CORRECT, "", ratio=ratio_of(ns, default_ns), ns=ns,
                      default_ns=default_ns, error=1e-7, threshold=1e-5, cost=cost)
 
     def _default(self) -> Configuration:

@@ -6,6 +6,8 @@ where it is not installed. What others read of ours is read by Kernel Tuner itse
 """
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -81,18 +83,19 @@ def some_trials() -> list:
               for number, outcome in enumerate(outcomes, 3))]
 
 
-def in_package(*words: str, **more) -> subprocess.Popen:
+def in_package(*words: str) -> subprocess.Popen:
     """A Python process that has the package."""
-    return subprocess.Popen([sys.executable, *words], text=True,
-                            env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
-                            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
+    return subprocess.Popen([sys.executable, *words], text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE,
+                            env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
 
 
 def command(*words: str) -> tuple[int, str, str]:
-    """`rooflane archive WORDS`."""
-    process = in_package("-m", "rooflane.verbs", "archive", *words)
-    output, errors = process.communicate()
-    return process.returncode, output, errors
+    """`rooflane archive WORDS`: exit status, output, errors."""
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        status = main(list(words))
+    return status, output.getvalue(), errors.getvalue()
 
 
 class OnBoth:
@@ -109,18 +112,14 @@ class OnBoth:
             archive.record(run, trial, more.get("at"))
         return archive, run
 
-    def test_trials_come_back_as_they_were(self):
+    def test_trials_come_back_as_they_were_but_for_what_databases_cannot_hold(self):
         trials = some_trials()
         archive, run = self.filled(trials)
-        self.assertEqual(archive.trials(run), trials)
-        self.assertEqual(Archive(self.url).trials(run), trials)
-        self.assertEqual(archive.trials(run + 1), [])
-
-    def test_what_the_databases_cannot_hold_is_corrected(self):
+        self.assertEqual(Archive(self.url).record_of(run).trials, trials)
         nasty = failed(0, Outcome.INCORRECT, "nul \0, half a pair \ud800, two\nlines, é, '; --")
         nasty.error, nasty.threshold = float("nan"), 1e-5
         archive, run = self.filled([nasty], machine={**MACHINE, "traits": {"x": float("inf")}})
-        trial, = archive.trials(run)
+        trial, = archive.record_of(run).trials
         self.assertEqual(trial.reason, "nul \N{REPLACEMENT CHARACTER}, half a pair ?, two\nlines, "
                                        "é, '; --")
         self.assertGreater(trial.error, 1e308)
@@ -130,13 +129,13 @@ class OnBoth:
         archive, run = self.filled([])
         self.assertTrue(archive.record(run, correct(0, 0.5)))
         self.assertFalse(archive.record(run, correct(0, 0.7, mc=48)))
-        self.assertEqual(archive.trials(run), [correct(0, 0.5)])
+        self.assertEqual(archive.record_of(run).trials, [correct(0, 0.5)])
         exchange = Exchange(0, "m", "q", "a")
         self.assertTrue(archive.record_exchange(run, exchange))
         # An exchange is completed once its trials are known.
         later = Exchange(0, "m", "q", "a", trials=[3])
         self.assertFalse(archive.record_exchange(run, later))
-        self.assertEqual(archive.exchanges(run), [later])
+        self.assertEqual(archive.record_of(run).exchanges, [later])
 
     def test_a_run_that_is_not_there_is_refused(self):
         archive, run = self.filled([])
@@ -153,9 +152,7 @@ class OnBoth:
         archive, run = self.filled()
         verdict = Verdict({**DEFAULT, "mc": 192}, Ratio(0.8, 0.79, 0.81),
                           [Finalist(DEFAULT, Ratio(1, 1, 1), 4096)],
-                          [Neighbour("gemm:m=65,n=65,k=65", Outcome.CRASH, "signal 11"),
-                           Neighbour("gemm:m=32,n=32,k=32", Outcome.CORRECT, "",
-                                     Ratio(0.9, 0.8, 1.0))], True)
+                          [Neighbour("gemm:m=65,n=65,k=65", Outcome.CRASH, "signal 11")], True)
         exchange = Exchange(0, "smol", '[{"role": "user"}]', "mc=48", "http 429", 1.5, 100, 7, [1])
         archive.record_exchange(run, exchange)
         archive.finish_run(run, verdict)
@@ -163,12 +160,8 @@ class OnBoth:
         self.assertEqual((found.verdict, found.exchanges), (verdict, [exchange]))
         self.assertEqual((found.machine["caches"], found.machine["driver"], found.build),
                          (MACHINE["caches"], "", BUILD))
-        self.assertEqual((found.state, found.strategy, found.settings),
-                         ("finished", "random", SETTINGS))
-        self.assertLess(found.finished - found.started, timedelta(hours=1))
-        space = space_of()
-        for name in ("title", "tunables", "default", "candidates", "problem", "roof_ns"):
-            self.assertEqual(getattr(found.space, name), getattr(space, name), name)
+        self.assertEqual((found.state, found.strategy, found.settings, found.space),
+                         ("finished", "random", SETTINGS, space_of()))
         self.assertEqual(list(found.space.default), list(DEFAULT))  # the order too
 
     def test_no_key_is_stored(self):
@@ -179,10 +172,10 @@ class OnBoth:
             archive.record_exchange(run, Exchange(
                 0, "m", json.dumps([{"content": 'say my "own" key'}]), "a key none, nonesuch",
                 'http 401: my "own" key'))
-        exchange, = archive.exchanges(run)
+        exchange, = archive.record_of(run).exchanges
         self.assertEqual(exchange.answer, "a key [redacted], nonesuch")
         self.assertEqual(json.loads(exchange.request), [{"content": "say [redacted]"}])
-        self.assertEqual(archive.trials(run)[0].reason, "[redacted] and [redacted]")
+        self.assertEqual(archive.record_of(run).trials[0].reason, "[redacted] and [redacted]")
         with sqlalchemy.create_engine(database.address_of(self.url)).connect() as connection:
             rows = [repr(row) for table in database.TABLES.sorted_tables
                     for row in connection.execute(sqlalchemy.text(f"SELECT * FROM {table.name}"))]
@@ -273,11 +266,9 @@ class OnBoth:
         archive.finish_run(first, None)
         self.assertEqual(pruned(older_than=50), (0, 0, 0, 0))
         self.assertEqual(pruned(older_than=30, failed_only=True, dry_run=True)[0], 5)
-        planned = pruned(older_than=30, keep=1, dry_run=True)
-        self.assertEqual(planned[0], 7)
-        self.assertEqual(pruned(older_than=30, keep=1), planned)
-        self.assertEqual([trial.number for trial in archive.trials(first)], [1])
-        self.assertEqual(len(archive.trials(second)), 2)
+        self.assertEqual(pruned(older_than=30, keep=1)[0], 7)
+        self.assertEqual([trial.number for trial in archive.record_of(first).trials], [1])
+        self.assertEqual(len(archive.record_of(second).trials), 2)
         self.assertEqual(pruned(older_than=30), (1, 1, 1, 0))
         self.assertEqual([one.id for one in archive.stored({})], [second])
         archive.prune(keep=0)
@@ -289,37 +280,38 @@ class OnBoth:
                                     failed(3, Outcome.INCORRECT, mc=192)])
         archive.finish_run(run, None)
         archive.prune(failed_only=True)
-        self.assertEqual([trial.number for trial in archive.trials(run)], [0, 1, 2])
+        self.assertEqual([trial.number for trial in archive.record_of(run).trials], [0, 1, 2])
         self.assertEqual(queries.best(archive.stored({}), 1)[0]["ratio"].value, 1)
 
     def test_several_processes_lose_nothing_and_write_nothing_twice(self):
-        for process in [in_package("-c", OPENER, self.url) for _ in range(4)]:
+        for process in [in_package("-c", OPENER, self.url) for _ in range(3)]:
             self.assertEqual(process.communicate()[1], "")  # one makes the tables, all see them
         archive, run = self.filled([])
         _, shared = self.filled([])
         processes = [in_package("-c", WRITER, self.url, str(run), str(50 * part), "50")
-                     for part in range(4)]
-        processes += [in_package("-c", WRITER, self.url, str(shared), "0", "20") for _ in range(3)]
+                     for part in range(2)]
+        processes += [in_package("-c", WRITER, self.url, str(shared), "0", "20") for _ in range(2)]
         for process in processes:
             self.assertEqual(process.communicate()[1], "")
             self.assertEqual(process.returncode, 0)
-        trials = archive.trials(run)
-        self.assertEqual([trial.number for trial in trials], list(range(200)))
+        trials = archive.record_of(run).trials
+        self.assertEqual([trial.number for trial in trials], list(range(100)))
         for trial in trials:
             self.assertEqual((trial.note, trial.ns), (str(trial.number // 50 * 50),
                                                       [float(trial.number)] * 30))
-        self.assertEqual([trial.number for trial in archive.trials(shared)], list(range(20)))
+        self.assertEqual([trial.number for trial in archive.record_of(shared).trials],
+                         list(range(20)))
 
     def test_kill_in_the_middle_leaves_a_readable_archive_with_all_that_was_committed(self):
         archive, run = self.filled([])
         begin = 0
-        for told in (3, 1, 7):
+        for told in (1, 7):
             process = in_package("-c", WRITER, self.url, str(run), str(begin), "1000")
             said = [int(process.stdout.readline()) for _ in range(told)]
             process.send_signal(signal.SIGKILL)
             said += [int(line) for line in process.stdout.read().split()]
             process.communicate()
-            numbers = [trial.number for trial in archive.trials(run)]
+            numbers = [trial.number for trial in archive.record_of(run).trials]
             self.assertEqual(numbers, list(range(len(numbers))))
             self.assertIn(len(numbers) - 1 - said[-1], (0, 1))
             begin = len(numbers)
@@ -331,7 +323,7 @@ class OnBoth:
         engine = sqlalchemy.create_engine(database.address_of(self.url))
         archive.close()
         for version, said in ((99, "has schema 99; this version knows 2: a newer"),
-                              (1, "archive import")):
+                              (1, "an older Rooflane")):
             with engine.begin() as connection:
                 connection.execute(sqlalchemy.text(f"UPDATE archive_meta SET version = {version}"))
             status, output, errors = command("list", "--archive", self.url)
@@ -343,16 +335,17 @@ class OnBoth:
         archive, run = self.filled()
         archive.record_exchange(run, Exchange(0, "m", "q", "a", trials=[1]))
         with tempfile.TemporaryDirectory() as folder:
-            other = Archive(f"{folder}/other.sqlite")
-            text = formats.write([archive.record_of(run)], "json")
-            read, = formats.read_json(text, "")
-            number, new = other.add(read)
-            self.assertEqual((new, other.add(read)[1]), (8, 0))
+            path = f"{folder}/other.sqlite"
+            for new in (8, 0):
+                status, output, _ = command("import", self.url, "--json", "--archive", path)
+                self.assertEqual((status, json.loads(output)["imported"]),
+                                 (0, [{"run": 1, "evaluations": 8, "new": new}]))
             archive.record(run, correct(8, 0.6, order=1))
             archive.finish_run(run, Verdict(DEFAULT, Ratio(1, 1, 1)))
-            self.assertEqual(other.add(archive.record_of(run)), (number, 1))  # what is missing
-            ours, theirs = archive.record_of(run), other.record_of(number)
-            self.assertEqual(records.run_record(theirs), records.run_record(ours))
+            other = Archive(path)
+            self.assertEqual(other.add(archive.record_of(run)), (1, 1))  # what is missing
+            ours, theirs = archive.record_of(run), other.record_of(1)
+            self.assertEqual(records.plain(theirs), records.plain(ours))
             self.assertEqual(archive.add(theirs)[1], 0)  # and back
 
     def test_the_command_line_tells_what_is_there(self):
@@ -381,11 +374,10 @@ class OnBoth:
         self.assertIn("3 correct (37.5 %)", told("statistics"))
         self.assertIn("would remove 5 evaluations", told("prune", "--failed", "--dry-run"))
         documents = {verb: json.loads(told(*verb.split(), "--json")) for verb in
-                     ("list", "best --top 3", f"history {run}", "statistics", "prune --keep 9")}
+                     ("list", "best --top 3", f"history {run}", "prune --keep 9")}
         self.assertEqual(documents["list"]["runs"][0]["best"]["value"], 0.8)
         self.assertEqual([one["rank"] for one in documents["best --top 3"]["best"]], [1, 2, 3])
         self.assertEqual(len(documents[f"history {run}"]["runs"][0]["evaluations"]), 8)
-        self.assertEqual(documents["statistics"]["statistics"]["outcomes"]["correct"], 3)
         self.assertEqual(documents["prune --keep 9"]["pruned"]["evaluations"], 5)
 
 
@@ -415,7 +407,7 @@ class Sqlite(OnBoth, unittest.TestCase):
         archive, run = self.filled()
         with archive._engine.execution_options(writes=True).begin() as connection:
             connection.execute(sqlalchemy.text("DELETE FROM exchanges"))
-            self.assertEqual(Archive(self.url).trials(run), some_trials())
+            self.assertEqual(Archive(self.url).record_of(run).trials, some_trials())
 
     def test_what_is_no_archive_is_refused_in_one_line(self):
         text, foreign = self.folder / "text", self.folder / "foreign.sqlite"
@@ -443,20 +435,15 @@ class Sqlite(OnBoth, unittest.TestCase):
         junk.write_text('{"results": [{"configuration": {}}]}')
         for words, said in (
                 (["lst"], "invalid choice: 'lst' (choose from 'list'"), ([], "required: VERB"),
-                (["list", "--jsn"], "unrecognized arguments: --jsn"),
                 (["best", "-k", "gem"], "nothing of 'gem'; nearest is 'gemm'; valid: gemm"),
                 (["best", "--shape", "gemm:m=65,n=64,k=64"], "nearest is 'gemm:m=64,n=64,k=64'"),
                 (["best", "--top", "0"], "a number of at least 1"),
-                (["best", "--top"], "expected one argument"),
-                (["list", "more"], "unrecognized arguments: more"),
                 (["history"], "needs RUN or --shape"), (["history", "9"], "no run 9"),
                 (["history", "x"], "'x'; valid: a number"), (["prune"], "needs --older-than"),
                 (["prune", "--keep", "-1"], "at least 0"),
                 (["export", "--format", "t5", "f"], "choose from 't4'"),
-                (["export", "f"], "--format"),
                 (["export", "--format", "t4", f"{self.folder}/no/f"], "cannot be written"),
                 (["import", f"{self.folder}/none"], "cannot be read"),
-                (["import", str(self.folder)], "cannot be read"),
                 (["import", "--format", "kernel-tuner", str(junk)], "is not a kernel-tuner file"),
                 (["import", str(junk)], "'invalidity' is missing")):
             status, output, errors = command(*words, *(["--archive", self.url] if words else []))
@@ -502,7 +489,7 @@ class Postgresql(OnBoth, unittest.TestCase):
         archive, run = self.filled()
         self.server.restart()
         self.assertTrue(archive.record(run, correct(8, 0.6, order=1)))
-        self.assertEqual(archive.trials(run), [*some_trials(), correct(8, 0.6, order=1)])
+        self.assertEqual(archive.record_of(run).trials, [*some_trials(), correct(8, 0.6, order=1)])
 
 
 class Formats(unittest.TestCase):
@@ -518,53 +505,46 @@ class Formats(unittest.TestCase):
             self.archive.record(self.run_number, trial)
         self.record = self.archive.record_of(self.run_number)
 
-    def through(self, name: str):
-        """The run, written and read again; the format is found by itself."""
-        path = self.folder / f"file.{name}"
-        path.write_text(formats.write([self.record], name), encoding="utf-8")
-        self.assertEqual(formats.guess(path.read_text(encoding="utf-8")), name)
-        run, = formats.read(path, None)
-        return run
-
     def read(self, text: str, name: str | None = None):
         path = self.folder / "theirs.json"
         path.write_text(text, encoding="utf-8")
-        run, = formats.read(path, name)
+        run, = formats.read(str(path), name)
         return run
 
-    def test_every_format_keeps_trials_with_their_samples(self):
+    def test_formats_of_other_tuners_keep_times_outcomes_and_samples(self):
+        path = str(self.folder / "out")
         for name in formats.FORMATS:
-            with self.subTest(name):
-                run = self.through(name)
-                self.assertEqual(run.trials, self.record.trials)
-                self.assertEqual(run.times, self.record.times)
-                self.assertEqual(run.space.title, self.record.space.title)
-                self.assertEqual(run.space.default, DEFAULT)
-                self.assertEqual((run.machine, run.build), (self.record.machine, BUILD))
-                self.assertEqual(run.space.tunables, self.record.space.tunables)
-                number, new = self.archive.add(run)  # JSON: the very same run
-                again = name == "json"
-                self.assertEqual((number == self.run_number, new), (again, 0 if again else 8))
+            for words in ([path], ["-"]):
+                status, output, errors = command("export", "--format", name, "--space", "1", *words,
+                                                 "--archive", self.archive.url)
+                self.assertEqual(status, 0, errors)
+            self.assertEqual(Path(path).read_text(encoding="utf-8"), output)
+            run = self.read(output)
+            theirs = {Outcome.TIMEOUT: Outcome.CRASH, Outcome.INCORRECT: Outcome.CRASH}
+            for trial, ours in zip(run.trials, self.record.trials):
+                outcome = theirs.get(ours.outcome, ours.outcome) if name != "t4" else ours.outcome
+                self.assertEqual((trial.configuration, trial.outcome),
+                                 (ours.configuration, outcome))
+                self.assertEqual((trial.cost, trial.time), (ours.cost, ours.time))
+                if ours.correct:
+                    self.assertEqual(trial.ns, ours.ns)
+                    self.assertAlmostEqual(trial.ratio.value, ours.ratio.value)
+            self.assertEqual((len(run.trials), run.space.default), (8, DEFAULT))
+            self.assertEqual(self.archive.add(run)[1], 8)
 
-    def test_a_configuration_of_several_runs_stands_once(self):
+    def test_a_configuration_of_several_runs_stands_once_and_two_spaces_are_refused(self):
         other = self.archive.begin_run(space_of(), MACHINE, BUILD, "local", SETTINGS)
         self.archive.record(other, correct(0, 0.95, 40, mc=192))
         self.archive.record(other, failed(1, Outcome.INCORRECT, kc=64))
-        runs = [self.archive.record_of(number) for number in (self.run_number, other)]
-        for name in ("t4", "kernel-tuner"):
-            (self.folder / name).write_text(formats.write(runs, name), encoding="utf-8")
-            run, = formats.read(self.folder / name, None)
+        third = self.archive.begin_run(space_of("gemm:m=8,n=8,k=8"), MACHINE, BUILD, "x", {})
+        runs = [self.archive.record_of(number) for number in (self.run_number, other, third)]
+        for name in formats.FORMATS:
+            run = self.read(formats.write(runs[:2], name))
             self.assertEqual(len(run.trials), 8)
-            self.assertEqual(run.trials[1], correct(1, 0.95, 40, mc=192))
-            self.assertEqual(run.trials[2].outcome, Outcome.INCORRECT)
-
-    def test_formats_of_one_space_refuse_two(self):
-        other = self.archive.begin_run(space_of("gemm:m=8,n=8,k=8"), MACHINE, BUILD, "x", {})
-        runs = [self.archive.record_of(number) for number in (self.run_number, other)]
-        for name in ("t4", "kernel-tuner"):
+            self.assertEqual(len(run.trials[1].ns), 40)
+            self.assertIsNot(run.trials[2].outcome, Outcome.CORRECT)
             with self.assertRaisesRegex(ArchiveError, "one space, not 2 .*--run or --space"):
                 formats.write(runs, name)
-        self.assertTrue(formats.write(runs, "json"))
 
     def test_the_time_of_other_formats_ranks_as_ratios_do(self):
         drifting = correct(8, 0.9, order=1)
@@ -601,7 +581,7 @@ class Formats(unittest.TestCase):
             self.assertLess(fast.ratio.low, 0.5)
             self.assertEqual((run.space.kernel, run.space.shape, run.space.device),
                              ("vector_add", "vector_add:size=1024x8", "NVIDIA A100"))
-            self.assertEqual(run.times[0].isoformat(), "2025-01-02T03:04:05.678901+00:00")
+            self.assertEqual(first.time.isoformat(), "2025-01-02T03:04:05.678901+00:00")
 
     def test_t4_of_others_is_read_in_its_unit(self):
         def result(value: float, invalidity: str = "correct", unit: str = "") -> dict:
@@ -622,30 +602,12 @@ class Formats(unittest.TestCase):
         cache = json.loads(kernel_tuner.write([self.record]))
         entry = next(iter(cache["cache"].values()))
         for change, said in (({"mc": 1.5}, "tunable 'mc' is 1.5; only whole numbers"),
-                             ({"mc": "big"}, "tunable 'mc' is 'big'"),
                              ({"__error__": "Oops"}, "unknown error 'Oops'")):
             whole = {**cache, "cache": {"x": {**entry, **change}}}
             with self.assertRaisesRegex(ArchiveError, said):
                 self.read(json.dumps(whole, indent=""))
-        with self.assertRaisesRegex(ArchiveError, "none of the formats t4"):
+        with self.assertRaisesRegex(ArchiveError, "neither an archive nor of the formats t4"):
             self.read("a,b\n1,2\n")
-        with self.assertRaisesRegex(ArchiveError, "its schema is 2"):
-            self.read(json.dumps({"format": "rooflane-archive", "schema_version": 2, "runs": []}))
-
-    def test_files_are_written_whole_and_read_by_the_command(self):
-        name = str(self.folder / "out")
-        for words in (["export", "--format", "json", name], ["export", "--format", "json", "-"]):
-            status, output, errors = command(*words, "--archive", self.archive.url)
-            self.assertEqual(status, 0, errors)
-        self.assertEqual(Path(name).read_text(encoding="utf-8"), output)
-        other = str(self.folder / "b.sqlite")
-        status, output, _ = command("import", name, "--json", "--archive", other)
-        self.assertEqual((status, json.loads(output)["imported"]),
-                         (0, [{"run": 1, "evaluations": 8, "new": 8}]))
-        self.assertEqual(Archive(other).trials(1), some_trials())
-        self.assertEqual({path.name for path in self.folder.iterdir()} - {"out"},
-                         {f"{one}.sqlite{end}" for one in "ab" for end in ("",)}
-                         | {path.name for path in self.folder.glob("*-*")})
 
 
 class KernelTuner(unittest.TestCase):
@@ -669,8 +631,8 @@ class KernelTuner(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         self.archive = Archive(str(self.folder / "a.sqlite"))
-        # A space where the corner with mc * kc above 1536 is refused, and some other points fail.
-        # The best is inside, and time does not depend on one tunable alone.
+        # The corner with mc * kc above 1536 is refused, some other points fail, and the best is
+        # inside.
         run = self.archive.begin_run(space_of(), MACHINE, BUILD, "all", {})
         grid = [{"mc": mc, "kc": kc, "order": order} for mc in (8, 16, 24, 32, 48, 64)
                 for kc in (8, 16, 32, 48, 64, 96) for order in (0, 1)]
@@ -678,19 +640,12 @@ class KernelTuner(unittest.TestCase):
         for number, configuration in enumerate(grid, 1):
             mc, kc, order = configuration.values()
             ratio = 0.7 + ((mc - 24) / 60) ** 2 + ((kc - 48) / 90) ** 2 + 0.05 * (order != kc // 48)
-            if mc * kc > 1536:
-                trial = failed(number, Outcome.REFUSED, **configuration)
-            elif (mc + kc) % 7 == 3:
-                trial = failed(number, Outcome.INCORRECT, **configuration)
-            else:
-                trial = correct(number, ratio, **configuration)
-            self.archive.record(run, trial)
-        self.cache = self.folder / "space.json"
-        line, = queries.best(self.archive.stored({}), 1)
-        self.best = line["configuration"]
-        self.assertEqual(self.best, {"mc": 24, "kc": 48, "order": 1})
-        self.cache.write_text(formats.write([self.archive.record_of(run)], "kernel-tuner"),
-                              encoding="utf-8")
+            outcome = (Outcome.REFUSED if mc * kc > 1536 else
+                       Outcome.INCORRECT if (mc + kc) % 7 == 3 else None)
+            self.archive.record(run, failed(number, outcome, **configuration) if outcome else
+                                correct(number, ratio, **configuration))
+        (self.folder / "space.json").write_text(
+            formats.write([self.archive.record_of(run)], "kernel-tuner"), encoding="utf-8")
 
     def ask(self, *words: str) -> str:
         done = subprocess.run([str(self.python), *words], text=True, capture_output=True,
@@ -699,37 +654,28 @@ class KernelTuner(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def test_its_own_tune_cache_runs_on_the_file(self):
-        said = json.loads(self.ask("-c", f"""
-import contextlib, io, json
-from kernel_tuner.interface import tune_cache
-with contextlib.redirect_stdout(io.StringIO()):
-    results, environment = tune_cache({str(self.cache)!r}, strategy="brute_force", quiet=True)
-best = environment["best_config"]
-print(json.dumps([{{name: int(best[name]) for name in ("mc", "kc", "order")}}, len(results),
-                  environment["device_name"]]))"""))
-        self.assertEqual(said[0], self.best)
-        correct_ones = sum(trial.correct for trial in self.archive.trials(1))
-        self.assertEqual(said[1:], [correct_ones, "AMD EPYC"])
-
-    def test_what_it_writes_is_read_and_ours_is_valid_by_its_schema(self):
+    def test_its_tune_cache_finds_our_best_and_what_it_writes_is_read(self):
         run = self.archive.record_of(1)
         (self.folder / "t4.json").write_text(formats.write([run], "t4"), encoding="utf-8")
         # Its own file from our cache, and its schema on both.
-        self.ask("-c", f"""
+        best, count, device = json.loads(self.ask("-c", """
 import contextlib, io, json
 import jsonschema
 from kernel_tuner import file_utils, util
 from kernel_tuner.interface import tune_cache
 with contextlib.redirect_stdout(io.StringIO()):
-    results, _ = tune_cache({str(self.cache)!r}, strategy="brute_force", quiet=True)
-tunables = json.load(open({str(self.cache)!r}))["tune_params"]
-file_utils.store_output_file("theirs.json", results, tunables)
+    results, environment = tune_cache("space.json", strategy="brute_force", quiet=True)
+file_utils.store_output_file("theirs.json", results,
+                             json.load(open("space.json"))["tune_params"])
 _, schema = file_utils.output_file_schema("results")
 for name in ("t4.json", "theirs.json"):
     jsonschema.validate(json.load(open(name)), schema)
-""")
-        theirs, = formats.read(self.folder / "theirs.json", None)
+best = environment["best_config"]
+print(json.dumps([{name: int(best[name]) for name in ("mc", "kc", "order")}, len(results),
+                  environment["device_name"]]))"""))
+        self.assertEqual(best, {"mc": 24, "kc": 48, "order": 1})
+        self.assertEqual((count, device), (sum(trial.correct for trial in run.trials), "AMD EPYC"))
+        theirs, = formats.read(str(self.folder / "theirs.json"), None)
 
         def ratios(trials) -> dict[str, float]:  # to the best: theirs knows no default
             found = {text_of(trial.configuration): trial.ratio.value
@@ -745,6 +691,7 @@ if __name__ == "__main__":
 
     import sqlalchemy
     from rooflane.archive import database, formats, kernel_tuner, queries, records
+    from rooflane.archive.command import main
     from rooflane.archive.database import ArchiveError
     from rooflane.archive.store import Archive
     from rooflane.tuning import (

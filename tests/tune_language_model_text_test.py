@@ -66,11 +66,9 @@ class Answers(unittest.TestCase):
                 answer.objects_in(text, self.names)
 
     def test_refusals_are_told_from_nonsense(self) -> None:
-        for text in ("I'm sorry, but I can't help with that.", "As an AI model I will not.",
-                     "I am unable to run code", "I cannot do this"):
-            self.assertTrue(answer.is_refusal(text))
-        for text in ("", "The best is mc=3", "Sure, here you are"):
-            self.assertFalse(answer.is_refusal(text))
+        for text, refuses in (("I'm sorry, but I can't help with that.", True), ("", False),
+                              ("As an AI model I will not.", True), ("The best is mc=3", False)):
+            self.assertEqual(answer.is_refusal(text), refuses)
 
     def test_numbers_in_other_clothes_are_read_and_noted(self) -> None:
         proposal = self.one('{"mc": "192", "kc": 384.0, "nc": "3_84", "order": false, '
@@ -114,39 +112,22 @@ class Answers(unittest.TestCase):
         self.assertEqual(answer.completed({"path": 4, "mc": 64}, base, self.space.tunables),
                          {"path": 4, "mc": 64})
 
-    def test_huge_numbers(self) -> None:
-        for digits in (20, 60, 4000, 9000):
-            try:
-                judged = self.read('{"mc": 1' + "0" * digits + "}")
-            except answer.NoJson:
-                continue
-            for each in judged:
-                self.assertLess(len(each if isinstance(each, str) else each.note), 300)
-
     def test_mutated_answers_raise_nothing_but_no_json(self) -> None:
         chance = random.Random(37)
         whole = json.dumps({name: DEFAULT[name] for name in self.names})
         seeds = [GOOD, whole, f"```json\n{whole}\n```", f'{{"configurations": [{whole}, {GOOD}]}}',
                  f"Sure:\n```\n[{GOOD}, {GOOD}]\n```", '{"mc": "192", "kc": true, "x": null}',
                  '{"configuration": {"mc": 1e3}, "reason": "a \\"quoted\\" one"}']
-        pieces = ["{", "}", "[", "]", '"', "'", ":", ",", "\\", "```", "```json\n", "\n", "1e999",
-                  "-", "NaN", "null", "true", "\\u0000", "\\ud800", "\ud800", "\0", "//", "/*",
-                  "9" * 99, '"mc"', "<think>", "</think>", "{" * 60, "é", "𝟙", '{"configurations":']
+        pieces = ["", *'{}[]"\':,\\\n-\0é𝟙', "```", "```json\n", "1e999", "NaN", "null", "\\u0000",
+                  "\\ud800", "\ud800", "//", "/*", "9" * 99, "1" + "0" * 5000, '"mc"', "<think>",
+                  "</think>", "{" * 60, '{"configurations":', *seeds]
         usable = 0
-        for _ in range(4000):
+        for _ in range(1500):
             text = chance.choice(seeds)
-            for _ in range(chance.choice((1, 1, 2, 3, 8))):
+            for _ in range(chance.choice((1, 1, 2, 3, 8))):  # something in the place of something
                 at = chance.randrange(len(text) + 1)
-                kind = chance.randrange(4)
-                if kind == 0:
-                    text = text[:at] + text[at + chance.randrange(1, 6):]
-                elif kind == 1:
-                    text = text[:at] + chance.choice(pieces) + text[at:]
-                elif kind == 2:
-                    text = text[:at]
-                else:
-                    other = chance.choice(seeds)
-                    text = text[:at] + other[chance.randrange(len(other)):]
+                end = at + chance.choice((0, 0, chance.randrange(6), len(text)))
+                text = text[:at] + chance.choice(pieces) + text[end:]
             try:
                 judged = self.read(text)
             except answer.NoJson:
@@ -154,15 +135,15 @@ class Answers(unittest.TestCase):
             except Exception as error:
                 self.fail(f"seed 37: {error!r} of {text!r}")
             for each in judged:
+                told = each if isinstance(each, str) else each.note
+                self.assertLess(len(told.encode()), 3000)
                 if isinstance(each, str):
-                    each.encode()
                     continue
                 usable += 1
                 self.assertEqual(list(each.configuration), list(DEFAULT))
                 legal = self.space.constraints.check([each.configuration])[0]
                 self.assertEqual(legal.configuration, each.configuration, text)
-                each.note.encode()
-        self.assertGreater(usable, 500)
+        self.assertGreater(usable, 200)
 
 
 class Requests(unittest.TestCase):
@@ -196,7 +177,7 @@ class Requests(unittest.TestCase):
                      "L2: 1 MiB", "memory read: 27.3 GB/s", "depth of a block along k",
                      "mc=192,kc=512", "from 1; worth trying: 64, 128, 192, 256, 384, 512",
                      "path=4 needs nr=48",
-                     "int kc = 256;", '"kc":256', "The default takes 533.8 us", "465 us at best",
+                     "int kc = 256;", '"kc":256', "The default takes 533.8 µs", "465 µs at best",
                      "87% of the roof", "Best so far: #", "error 3.1 times the bound",
                      "7 trials, 93 s", "3 requests to you", "JSON Schema",
                      "decides what the others mean",

@@ -20,15 +20,7 @@ import tune_environment
 tune_environment.enter()
 
 import numpy as np  # noqa: E402
-from rooflane.league import (  # noqa: E402
-    chart,
-    command,
-    contest,
-    replay,
-    score,
-    spaces,
-    standings,
-)
+from rooflane.league import command, contest, replay, score, spaces, standings  # noqa: E402
 from rooflane.tuning import (  # noqa: E402
     Candidate,
     Configuration,
@@ -133,21 +125,6 @@ class Entrants:
 
 
 class SpacesTest(unittest.TestCase):
-    def test_samples_have_five_digits_and_costs_three(self) -> None:
-        entry = made_space()["configurations"][0]
-        was = trials_of(0.02)[0]
-        np.testing.assert_allclose(entry["ns"][:9], was.ns, rtol=5e-5)
-        self.assertEqual(entry["cost"], {"build": 0.2, "verify": 0.1, "time": 0.5})
-
-    def test_packing_what_was_unpacked_changes_nothing(self) -> None:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            spaces.write(folder / "a.json", [made_space(), made_space(0.1, "gemm:m=1,n=2,k=3")])
-            files = spaces.unpack(folder / "a.json", folder / "all")
-            spaces.write(folder / "b.json.xz", [spaces.read(file)[0] for file in files])
-            self.assertEqual((folder / "a.json").read_bytes(),
-                             (folder / "b.json.xz").read_bytes())
-
     def test_adding_takes_the_place_of_the_same_space_only(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             path = Path(name) / "a.json.xz"
@@ -161,16 +138,17 @@ class SpacesTest(unittest.TestCase):
             with self.assertRaisesRegex(spaces.SpaceError, "twice"):
                 spaces.write(path, [made_space(), made_space()])
 
-    def test_a_configuration_of_several_trials_has_all_their_samples_unless_it_failed_once(
-            self) -> None:
+    def test_a_record_has_five_digits_and_all_samples_of_what_never_failed(self) -> None:
         made = made_space()
-        self.assertEqual(len(made["configurations"]), 48)
-        self.assertEqual(len(made["configurations"][0]["ns"]), 18)  # a seed and one of all
         trials = trials_of(0.02)
+        self.assertEqual(len(made["configurations"]), 48)
+        entry = made["configurations"][0]
+        self.assertEqual(len(entry["ns"]), 18)  # a seed and one of all
+        np.testing.assert_allclose(entry["ns"][:9], trials[0].ns, rtol=5e-5)
+        self.assertEqual(entry["cost"], {"build": 0.2, "verify": 0.1, "time": 0.5})
         trials.append(Trial(99, trials[0].configuration, Outcome.CRASH, "all", reason="signal 11"))
-        space = spaces.space_of(made, None)
         with self.assertRaisesRegex(spaces.SpaceError, "default is not among the correct"):
-            spaces.record(space, {}, trials)
+            spaces.record(spaces.space_of(made, None), {}, trials)
 
     def test_damaged_files_are_told_of(self) -> None:
         with tempfile.TemporaryDirectory() as name:
@@ -192,15 +170,11 @@ class TableTest(unittest.TestCase):
     def setUp(self) -> None:
         self.table = replay.Table(made_space())
 
-    def test_what_was_recorded_is_legal_and_what_is_missing_is_the_defaults(self) -> None:
-        legal = self.table.check([{"path": 1, "mr": 8, "kc": 32}, {"mr": 8}, {}])
+    def test_what_was_recorded_is_legal_and_what_is_missing_the_defaults_or_nearest(self) -> None:
+        legal = self.table.check([{"path": 1, "mr": 8, "kc": 32}, {"mr": 8}, {}, {"mr": 16}])
         self.assertEqual([text_of(one.configuration) for one in legal],
-                         ["path=1,mr=8,kc=32", "path=0,mr=8,kc=64", "path=0,mr=4,kc=64"])
-
-    def test_a_completion_by_the_default_that_is_illegal_takes_the_nearest(self) -> None:
-        one, = self.table.check([{"mr": 16}])
-        self.assertEqual(one.configuration, {"path": 1, "mr": 16, "kc": 64})
-        self.assertEqual(one.changed, ())
+                         ["path=1,mr=8,kc=32", "path=0,mr=8,kc=64", "path=0,mr=4,kc=64",
+                          "path=1,mr=16,kc=64"])
 
     def test_refusals_have_the_recorded_reason_or_say_what_is_known(self) -> None:
         refused, strange, unknown = self.table.check(
@@ -247,7 +221,7 @@ class ReplayTest(unittest.TestCase):
         self.assertEqual(seen, pairs)
 
     def test_the_interval_of_a_median_holds_it_in_at_least_95_per_cent(self) -> None:
-        for count, ranks in ((1, (0, 0)), (5, (0, 4)), (7, (0, 6)), (9, (1, 7)), (20, (5, 14))):
+        for count, ranks in ((1, (0, 0)), (7, (0, 6)), (9, (1, 7)), (20, (5, 14))):
             self.assertEqual(replay._interval_ranks(count), ranks, count)
 
     def test_costs_are_the_recorded_ones_and_timing_in_proportion_to_rounds(self) -> None:
@@ -312,12 +286,10 @@ class ScoreTest(unittest.TestCase):
     def test_draws_that_fit_into_a_time_are_those_of_all_orders(self) -> None:
         costs = np.array([1, 2, 2, 3, 1, 1.5, 2, 1.0])
         times = np.array([2.0, 4, 6, 8, 12])
-        done = score.draws_within(times, costs)
         generator = np.random.default_rng(SEED)
         sums = np.array([np.cumsum(generator.permutation(costs)) for _ in range(4000)])
         by_force = np.array([(sums <= time).mean(0) for time in times])
-        self.assertLess(np.abs(done - by_force).mean(), 0.03)
-        np.testing.assert_allclose(done.sum(1), by_force.sum(1), atol=0.3)
+        self.assertLess(np.abs(score.draws_within(times, costs) - by_force).mean(), 0.03)
 
     def test_a_space_by_hand(self) -> None:
         """Four configurations of equal cost 1 without noise, worth 1, 2, 3 and 6; one more fails.
@@ -364,11 +336,6 @@ class ScoreTest(unittest.TestCase):
         np.testing.assert_allclose(curve[judge.times < run.times[0]] <= 0, True)
         self.assertGreater(np.mean(results["oracle"].scores), 0.7)
 
-    def test_noise_makes_random_search_worse_in_the_baseline_too(self) -> None:
-        quiet = score.Judge(replay.ReplayedSpace(made_space(0.0)))
-        loud = score.Judge(replay.ReplayedSpace(made_space(0.2)))
-        self.assertGreater(quiet.within[-1], loud.within[-1])
-
     def test_a_space_in_which_all_are_equal_has_nothing_to_search_for(self) -> None:
         made = made_space(0.0)
         for entry in made["configurations"]:
@@ -412,7 +379,6 @@ class StandingsTest(unittest.TestCase):
         self.assertFalse(second.tied)
         self.assertAlmostEqual(second.behind.value, first.score.value - second.score.value)
         self.assertEqual(list(first.groups), ["gemm hwy"])
-        self.assertEqual(len(first.curve), contest.CURVE)
 
     def test_whoever_fails_is_named_and_takes_no_space_from_the_others(self) -> None:
         league = standings.league_of(self.results)
@@ -424,18 +390,8 @@ class StandingsTest(unittest.TestCase):
         self.assertIn("| a\\|b |", text)
         self.assertRegex(text, r"\| random \| −?0\.\d\d \[")
         json.dumps(standings.as_json(league, {}), allow_nan=False)
-
-    def test_the_chart_names_everybody(self) -> None:
-        import xml.etree.ElementTree as tree
-        drawn = chart.svg(standings.league_of(self.results))
-        texts = [element.text for element in tree.fromstring(drawn).iter() if element.text]
-        for name in ("oracle", "random", "random search"):
-            self.assertIn(name, texts)
-
-    def test_results_without_any_figures_are_told_of(self) -> None:
-        league = standings.league_of([one for one in self.results if one.failure])
-        self.assertIn("No figures.", standings.markdown(league, []))
-        self.assertIn("nothing to draw", chart.svg(league))
+        none = standings.league_of([one for one in self.results if one.failure])
+        self.assertIn("No figures.", standings.markdown(none, []))
 
 
 class CommandTest(unittest.TestCase):
@@ -445,7 +401,7 @@ class CommandTest(unittest.TestCase):
             status = command.main([str(word) for word in words])
         return status, out.getvalue(), err.getvalue()
 
-    def test_files_are_added_listed_unpacked_and_packed(self) -> None:
+    def test_files_are_added_and_listed(self) -> None:
         with tempfile.TemporaryDirectory() as name:
             folder, packed = Path(name), Path(name) / "s.json.xz"
             (folder / "one.json").write_text(json.dumps(made_space()))
@@ -456,10 +412,6 @@ class CommandTest(unittest.TestCase):
             self.assertRegex(out, "^gemm:m=64,n=64,k=64 hwy fp32 threads=1 AVX3 on made up: "
                              r"configurations 42, failing 14 %, default over optimum \d\.\d+, "
                              r"budget \(s\) [\d.]+, random draws in it \d+\n$")
-            _, out, _ = self.call("unpack", folder / "all", "--spaces", packed)
-            status, _, _ = self.call("add", *out.split(), "--spaces", folder / "t.json.xz")
-            self.assertEqual(status, 0)
-            self.assertEqual(packed.read_bytes(), (folder / "t.json.xz").read_bytes())
 
     def test_a_run_writes_everything_and_goes_on_from_its_results(self) -> None:
         with tempfile.TemporaryDirectory() as name:
@@ -474,8 +426,7 @@ class CommandTest(unittest.TestCase):
             with open(folder / "r.jsonl", "a") as file:
                 file.write('\n{"strategy": "cut of')
             status, _, err = self.call(*words, "--strategies", "random,oracle", "--markdown",
-                                       folder / "m.md", "--svg", folder / "s.svg", "--json",
-                                       folder / "j.json")
+                                       folder / "m.md", "--json", folder / "j.json")
             self.assertEqual(status, 0)
             self.assertIn("1 of 2 are in", err)
             self.assertNotIn("random: gemm", err)
@@ -483,7 +434,6 @@ class CommandTest(unittest.TestCase):
             told = json.loads((folder / "j.json").read_text())
             self.assertEqual([one["strategy"] for one in told["standings"]], ["oracle", "random"])
             self.assertIn("| oracle |", (folder / "m.md").read_text())
-            self.assertTrue((folder / "s.svg").read_text().startswith("<svg"))
             # Another number of rounds makes other figures.
             _, _, err = self.call(*words, "--strategies", "random", "--rounds", 3)
             self.assertIn("1/1 random", err)

@@ -10,6 +10,8 @@ import tune_environment
 if __name__ == "__main__":
     tune_environment.enter()
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -30,6 +32,7 @@ from rooflane.source_search import request
 from rooflane.source_search.asking import sources_of
 from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.source_search.sources import FLAGS, TEMPLATE, Sources
+from rooflane.tuner.command import main
 from rooflane.tuning import History, text_of
 
 import language_model_fakes as fakes
@@ -65,6 +68,8 @@ class Searches(unittest.TestCase):
             "ROOFLANE_PROGRAM": str(TESTS / "fake_judge.py"), "ROOFLANE_TUNED": "none",
             "FAKE_ARCHIVE": str(self.folder / "attempts"), "OPENAI_API_KEY": "none",
             "ROOFLANE_LLM_MODEL": "fake"}
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
         kept = dict(os.environ)
         os.environ.update(self.environment)
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(kept)))
@@ -75,11 +80,15 @@ class Searches(unittest.TestCase):
                 str(self.folder / "tune.sqlite"), *words]
 
     def tune(self, *words: str, status: int = 0, budget: int = 8) -> str:
-        """Runs it; what it prints."""
-        done = subprocess.run(self.command(*words, budget=budget), cwd=self.folder,
-                              capture_output=True, text=True, check=False, timeout=300)
-        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
-        return done.stdout + done.stderr
+        """Runs it, in this process; what it prints."""
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            try:
+                found: object = main(self.command(*words, budget=budget)[4:])
+            except SystemExit as ended:
+                found = ended.code
+        self.assertEqual(found, status, said.getvalue())
+        return said.getvalue()
 
     def files(self, *texts: str) -> str:
         """A proposer of sources that say this of themselves."""
@@ -97,7 +106,7 @@ class Searches(unittest.TestCase):
     def trials(self, run: int = 1) -> list[tuple[str, str, str]]:
         """Configuration, outcome, and who proposed it."""
         return [(text_of(trial.configuration), trial.outcome.value, trial.source)
-                for trial in self.archive().trials(run)]
+                for trial in self.archive().record_of(run).trials]
 
 
 class Proposers(Searches):
@@ -114,7 +123,7 @@ class Proposers(Searches):
             ("source=3,flags=0", "build error", "proposer"),
             ("source=4,flags=0", "incorrect", "proposer"),
             ("source=5,flags=0", "correct", "proposer")])
-        reasons = [trial.reason for trial in self.archive().trials(1)]
+        reasons = [trial.reason for trial in self.archive().record_of(1).trials]
         self.assertIn("error: expected ';' (attempt 3)", reasons[2])
 
     def test_a_source_that_is_wrong_on_unseen_shapes_does_not_win(self) -> None:
@@ -135,7 +144,7 @@ class Proposers(Searches):
                 said = self.tune("--proposer", command, budget=3)
                 self.assertIn("3 evaluations, 3 correct", said)
                 self.assertEqual([who for _, _, who in self.trials(run)], ["", "flags", "flags"])
-                failures = {each.failure for each in self.archive().exchanges(run)}
+                failures = {each.failure for each in self.archive().record_of(run).exchanges}
                 self.assertLessEqual(failures, {"program", "no source"})
 
     def test_what_a_program_is_told(self) -> None:
@@ -219,7 +228,8 @@ class Models(Searches):
         self.assertIn("vmovups (%rdi,%rax), %zmm0", asked[0])
         self.assertIn("ratio=2", asked[1])
         self.assertIn("error: expected ';'", asked[2])
-        self.assertEqual([each.trials for each in self.archive().exchanges(1)], [[1], [2], [3]])
+        self.assertEqual([each.trials for each in self.archive().record_of(1).exchanges],
+                         [[1], [2], [3]])
 
     def test_generations_ask_for_several(self) -> None:
         server = self.serve(says(answer("ratio=3", "ratio=2.5")),
@@ -240,7 +250,7 @@ class Models(Searches):
         self.tune(budget=6)
         self.assertEqual([who for _, _, who in self.trials(2)],
                          ["", "flags", "flags", "flags", "flags", "llm"])
-        self.assertEqual([each.failure for each in self.archive().exchanges(2)],
+        self.assertEqual([each.failure for each in self.archive().record_of(2).exchanges],
                          ["refusal", "empty", "no JSON", "no source", ""])
 
     def test_the_budget_of_requests_holds(self) -> None:
@@ -253,7 +263,7 @@ class Models(Searches):
         self.tune(budget=4)
         self.assertEqual([text for text, _, who in self.trials() if who == "llm"],
                          ["source=2,flags=0"])
-        self.assertIn("unusable", [each.failure for each in self.archive().exchanges(1)])
+        self.assertIn("unusable", [each.failure for each in self.archive().record_of(1).exchanges])
 
 
 class Answers(unittest.TestCase):

@@ -219,20 +219,17 @@ class NamesTest(unittest.TestCase):
         self.assertEqual({each["path"] for each in strategies.seeds(made.space)}, paths)
 
     def test_seeds_are_as_many_as_there_are(self) -> None:
-        self.assertEqual(len(strategies.seeds(SyntheticSpace(seed=1, values=ONE).space)), 1)
-        made = SyntheticSpace(seed=1, values={**ONE, "kc": (64, 128)})
-        self.assertEqual(len(strategies.seeds(made.space)), 2)
+        for values, count in ((ONE, 1), ({**ONE, "kc": (64, 128)}, 2)):
+            self.assertEqual(len(strategies.seeds(SyntheticSpace(seed=1, values=values).space)),
+                             count)
 
     def test_an_unknown_name_is_told_the_nearest(self) -> None:
         for name in strategies.DESCRIPTIONS:
             self.assertEqual(strategies.check_name(name), name)
-        for wrong, near in (("Random", "random"), ("cma-es", "cmaes"), ("lokal", "local"),
-                            ("randm", "random")):
-            with self.subTest(wrong), self.assertRaisesRegex(
-                    ValueError, f"unknown strategy '{wrong}'; nearest is '{near}'; valid: default"):
-                strategies.check_name(wrong)
-        with self.assertRaisesRegex(ValueError, "unknown strategy ''"):
-            strategies.make("", SyntheticSpace(seed=1).space, 1)
+        for wrong, near in (("Random", "random"), ("cma-es", "cmaes"), ("", "source")):
+            with self.assertRaisesRegex(ValueError, f"unknown strategy '{wrong}'; nearest is "
+                                                    f"'{near}'; valid: default"):
+                strategies.make(wrong, SyntheticSpace(seed=1).space, 1)
 
 
 class ProposerTest(unittest.TestCase):
@@ -275,7 +272,9 @@ class ProposerTest(unittest.TestCase):
         return [trial.source for trial in history.trials[4:]]
 
     def test_a_program_that_behaves_proposes_everything(self) -> None:
-        history, strategy = self.search(self.command(WALK))
+        # An unknown tunable beside it is passed over.
+        history, strategy = self.search(self.command(WALK.replace(
+            "say(order", "say({'nb': 8}, order")))
         self.assertEqual(set(self.sources(history)), {"proposer"})
         self.assertEqual(len(self.processes()), 1)
         self.assertFalse(strategy.failures)
@@ -315,10 +314,10 @@ for _ in sys.stdin: os.write(1, {line!r} + b"\\n")
         cases = [(PROGRAM, "^it ended$"), (READS, "^it ended$"),
                  ("/no/such/program", "^it cannot be started: .*such file"),
                  ("'", "^it cannot be started: No closing quotation")]
-        for line in ("hello", "[[[" * 100_000, "{}", "[]", "null", '"x"',
-                     '{"configurations": 3}', '{"configurations": [3]}', '{"configurations": []}',
+        for line in ("hello", "[[[" * 100_000, "[]", '{"configurations": 3}',
+                     '{"configurations": [3]}', '{"configurations": []}',
                      *(f'{{"configurations": [{{"mr": {value}}}]}}' for value in
-                       ('"many"', "1e999", "NaN", "null", "2.5", "[8]", "true")), "\xff\xfe"):
+                       ('"many"', "1e999", "2.5", "[8]", "true")), "\xff\xfe"):
             cases.append((PROGRAM + prints.format(line=line.encode("latin-1")),
                           "^no JSON: |^no configurations|^[a-z]+ .* is not a whole number$"))
         cases += [(PROGRAM + """
@@ -355,12 +354,6 @@ for ask in asks(): say({"nb": 8}, {"mr": 8, "unroll": 2})
                                       timeout=0.2, start=long)
         self.assertEqual(sum(strategy.failures.values()), 3)
 
-    def test_unknown_tunables_are_passed_over(self) -> None:
-        history, strategy = self.search(self.command(WALK.replace(
-            "say(order", "say({'nb': 8}, order")))
-        self.assertEqual(set(self.sources(history)), {"proposer"})
-        self.assertFalse(strategy.failures)
-
     def test_illegal_values_are_corrected_and_noted(self) -> None:
         history, _ = self.search(self.command(READS + """
 order = [{"mr": 16, "nr": 64}, {"mr": 1 << 70}, {"kc": -5}, {"kc": "512"}, {"kc": 256.0}]
@@ -379,9 +372,7 @@ for ask in asks(): say(order.pop(0), note="as it is")
 for ask in asks(): say(told["space"]["default"], {"mr": 8}, {"mr": 8})
 """))
         self.assertEqual(self.sources(history).count("proposer"), 1)
-        self.assertEqual(self.sources(history).count("local"), 11)
-        self.assertEqual(len(self.processes()), 1)  # no failure
-        self.assertFalse(strategy.failures)
+        self.assertEqual((len(self.processes()), len(strategy.failures)), (1, 0))
 
     def test_a_program_that_fails_now_and_then_is_started_again(self) -> None:
         history, strategy = self.search(self.command(WALK.replace(

@@ -6,13 +6,13 @@ its order is known on any machine. Needs the tuner's environment.
 """
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,20 +24,13 @@ tune_environment.enter()
 
 import numpy as np  # noqa: E402
 from rooflane import strategies  # noqa: E402
-from rooflane.evaluator import (  # noqa: E402
-    Evaluation,
-    Evaluator,
-    Refused,
-    Step,
-    Target,
-)
+from rooflane.evaluator import Evaluator, Refused, Step, Target  # noqa: E402
 from rooflane.league import spaces  # noqa: E402
 from rooflane.league.replay import ReplayedSpace, ratio_of  # noqa: E402
 from rooflane.spaces import values_of  # noqa: E402
 from rooflane.tuner import command, export, final, search, worth  # noqa: E402
 from rooflane.tuning import (  # noqa: E402
     Candidate,
-    Cost,
     History,
     Neighbour,
     Outcome,
@@ -124,6 +117,8 @@ class Evaluations(unittest.TestCase):
                          ["softmax:rows=1,cols=8", "softmax:rows=2,cols=8"])
         with self.assertRaisesRegex(Refused, "nearest is 'softmax'"):
             self.evaluator.list(["sofmax:rows=1,cols=8"], [])
+        model = [one["text"] for one in self.evaluator.list([], [], ["llama"])["problems"]]
+        self.assertGreater(len(model), 2 * len(set(model)))  # layers are alike
 
     def test_what_cannot_be_opened_says_why(self):
         for target, reason in ((Target("softmax:rows=4", "hwy"), "cols"),
@@ -159,6 +154,8 @@ class Evaluations(unittest.TestCase):
             space = self.evaluator.open(Target(shape, "hwy", cache=asked))
             self.assertEqual(space.cache, cache, (shape, asked))
             self.assertEqual(space.title.endswith(" cold"), cache == "cold")
+            self.assertEqual(space.problem["usual_cache"],
+                             "cold" if "m=16" in shape and "prepack" in shape else "warm")
         with self.assertRaisesRegex(Refused, "cache mode"):
             self.evaluator.open(Target(SHAPE, "hwy", cache="tepid"))
 
@@ -172,19 +169,15 @@ class Evaluations(unittest.TestCase):
 class Values(unittest.TestCase):
     """Which values of a range are tried."""
 
-    def test_a_narrow_range_is_tried_whole(self):
+    def test_a_narrow_range_is_tried_whole_and_steps_around_what_is_proposed_in_a_wide_one(self):
         self.assertEqual(values_of(0, 3, [2]), (0, 1, 2, 3))
-
-    def test_of_a_wide_one_the_proposed_and_steps_around_them(self):
         values = values_of(1, 1 << 40, [100, 400])
         self.assertEqual((values[0], values[-1]), (25, 1600))
         self.assertLessEqual({100, 400}, set(values))
         self.assertLess(len(values), 20)
         self.assertEqual(values, tuple(sorted(set(values))))
-
-    def test_nothing_outside_the_range(self):
-        values = values_of(8, 512, [8, 512])
-        self.assertEqual((values[0], values[-1]), (8, 512))
+        self.assertEqual(values_of(8, 512, [8, 512])[::len(values_of(8, 512, [8, 512])) - 1],
+                         (8, 512))
         self.assertEqual(values_of(5, 1000, [])[0], 5)
 
 
@@ -222,15 +215,14 @@ class PlantedMachine:
     def _one(self, configuration, steps, ends, best, first):
         text = text_of(configuration)
         if text not in self.truth:
-            return Evaluation(configuration, Outcome.CRASH, "planted", None, [], [], None, None, 0,
-                              Cost())
+            return Trial(0, configuration, Outcome.CRASH, reason="planted")
         ns = self._process(text) * np.exp(self.noise * self.chance.standard_normal(ends[-1]))
         for step, end in zip(steps, ends):
             ratio = ratio_of(ns[:end], first[:end])
             if ratio.low > best * step.within:
                 break
-        return Evaluation(configuration, Outcome.CORRECT, "", ratio, list(ns[:end]),
-                          list(first[:end]), 0.0, 1.0, self.workspace.get(text, 0), Cost())
+        return Trial(0, configuration, Outcome.CORRECT, ratio=ratio, ns=list(ns[:end]),
+                     default_ns=list(first[:end]), workspace_bytes=self.workspace.get(text, 0))
 
 
 class Finals(unittest.TestCase):
@@ -252,19 +244,17 @@ class Finals(unittest.TestCase):
         machine = self.machine(a, b, noise)
         return final.Final(machine, self.DEFAULT, [self.A, self.B]).race(seconds)
 
-    def test_a_clear_winner(self):
-        found = self.verdict(0.8, 0.9)
-        self.assertEqual((found.chosen, found.kind), (self.A, "winner"))
-        self.assertAlmostEqual(found.ratio.value, 0.8, places=2)
-        self.assertLess(found.ratio.high, 0.85)
-
-    def test_of_a_tie_the_default_is_kept(self):
-        found = self.verdict(0.995, 1.2)
-        self.assertEqual((found.chosen, found.kind), (self.DEFAULT, "tie"))
-
-    def test_of_a_tie_without_the_default_the_least_workspace(self):
-        found = self.verdict(0.800, 0.802)
-        self.assertEqual((found.chosen, found.kind), (self.B, "tie"))
+    def test_winners_and_ties_are_those_of_the_planted_times(self):
+        for a, b, chosen, kind in (
+                (0.8, 0.9, self.A, "winner"), (1.1, 1.2, self.DEFAULT, "winner"),
+                (0.8, None, self.A, "winner"),  # the other one fails, and leaves the race
+                (0.995, 1.2, self.DEFAULT, "tie"),
+                (0.800, 0.802, self.B, "tie")):  # without the default the least workspace
+            found = self.verdict(a, b)
+            self.assertEqual((found.chosen, found.kind), (chosen, kind), (a, b))
+            true = {"x=0": 1.0, "x=1": a, "x=2": b}[text_of(chosen)]
+            self.assertAlmostEqual(found.ratio.value, true, places=2)
+            self.assertLess(found.ratio.high, 1.07 * true)
         self.assertCountEqual([one.configuration for one in found.tie_set], [self.A, self.B])
 
     def test_what_is_not_decided_in_time_is_called_so_and_the_default_stays(self):
@@ -273,15 +263,6 @@ class Finals(unittest.TestCase):
         self.assertGreater(found.seconds_more, 0)
         self.assertIn("undecided", final.describe(found, self.DEFAULT))
         self.assertIn("more would decide", final.describe(found, self.DEFAULT))
-
-    def test_the_default_wins_against_slower_ones(self):
-        found = self.verdict(1.1, 1.2)
-        self.assertEqual((found.chosen, found.kind, found.ratio), (self.DEFAULT, "winner",
-                                                                   Ratio(1, 1, 1)))
-
-    def test_a_finalist_that_fails_leaves_the_race(self):
-        found = self.verdict(0.8, None)
-        self.assertEqual((found.chosen, found.kind), (self.A, "winner"))
 
     def test_the_default_takes_part_to_the_end_in_a_shuffled_order(self):
         machine = self.machine(0.8, 0.801, noise=0.05)
@@ -340,7 +321,7 @@ class Finals(unittest.TestCase):
         truth = {f"x={x}": 1.0 for x in range(9)}
         finalists = [{"x": x} for x in range(1, 9)]
         stored = 0
-        for seed in range(40):
+        for seed in range(24):
             machine = PlantedMachine(self.program, truth, self.DEFAULT, (0.02, 0.10)[seed % 2],
                                      0.01, seed)
             found = final.Final(machine, self.DEFAULT, finalists, seed).race(1e9)
@@ -379,9 +360,8 @@ class Finals(unittest.TestCase):
 
     def test_a_stricter_level_decides_later(self):
         pair = [[0.05, 0.06, 0.04], [0.03, 0.04, 0.05], [0.06, 0.05, 0.07], [0.04, 0.05, 0.06]]
-        loose, strict = (self.program.compare([pair], level)[0] for level in (0.99, 0.9999))
-        self.assertEqual((loose.verdict, strict.verdict), ("slower", "undecided"))
-        self.assertGreater(strict.repetitions, loose.repetitions)
+        found = [self.program.compare([pair], level)[0].verdict for level in (0.99, 0.9999)]
+        self.assertEqual(found, ["slower", "undecided"])
 
     def test_neighbours_change_all_sizes_and_the_caches_and_leave_vectors(self):
         problem = {"text": "gemm:m=1,n=100,k=7,trans_b=1",
@@ -526,47 +506,8 @@ class Tune(unittest.TestCase):
         done = self.tune(*self.fake("--strategy", "default", "--budget", "1"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("the default", done.stdout)
-        self.assertFalse(list((self.folder / "cache" / "rooflane").glob("tuned-*.json"))
-                         and "fake" in next((self.folder / "cache" / "rooflane").glob(
-                             "tuned-*.json")).read_text(encoding="utf-8"))
-
-    def test_killed_it_goes_on_where_it_was(self):
-        words = self.fake("--strategy", "random", "--budget", "20", "--seed", "5")
-        process = subprocess.Popen([PROGRAM, "tune", *words], env=self.environment,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   start_new_session=True)
-        before = self.wait_for_trials(6)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        done = self.tune(*words, "--resume", "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        told, = json.loads(done.stdout)["tuned"]
-        self.assertEqual(told["evaluations"], 20)
-        from rooflane.archive.store import Archive
-        archive = Archive(self.environment["ROOFLANE_ARCHIVE"])
-        self.addCleanup(archive.close)
-        trials = archive.trials(told["run"])
-        self.assertEqual([trial.number for trial in trials], list(range(20)))
-        self.assertGreaterEqual(len(before), 6)
-        texts = [text_of(trial.configuration) for trial in trials]
-        self.assertEqual(len(texts), len(set(texts)))
-        self.assertEqual([text_of(trial.configuration) for trial in before], texts[:len(before)])
-
-    def wait_for_trials(self, count: int):
-        from rooflane.archive.store import Archive
-        for _ in range(4000):
-            time.sleep(0.1)
-            if not Path(self.environment["ROOFLANE_ARCHIVE"]).exists():
-                continue
-            try:
-                archive = Archive(self.environment["ROOFLANE_ARCHIVE"])
-                trials = archive.trials(1)
-                archive.close()
-            except Exception:  # it is being made
-                continue
-            if len(trials) >= count:
-                return trials
-        self.fail("no trials were recorded")
+        for store in (self.folder / "cache" / "rooflane").glob("tuned-*.json"):
+            self.assertNotIn("fake", store.read_text(encoding="utf-8"))
 
     def test_spaces_are_printed_with_predictions(self):
         done = self.tune("--space", "--json", "--shape", "gemm:m=8,n=8,k=8", "--threads", "1")
@@ -584,14 +525,6 @@ class Tune(unittest.TestCase):
                           for space in json.loads(done.stdout)["spaces"]],
                          ["gemm", "softmax", "layernorm"])
 
-    def test_help_tells_examples_and_every_strategy(self):
-        for words in (["--help"], ["-h"]):
-            done = self.tune(*words)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn("Examples:", done.stdout)
-        for name in strategies.DESCRIPTIONS:
-            self.assertIn(f"{name}: ", " ".join(done.stdout.split()))
-
     def test_wrong_arguments_are_refused_with_2_and_impossible_ones_with_3(self):
         for status, reason, words in (
                 (2, "--shape, --preset or --model", []),
@@ -603,9 +536,14 @@ class Tune(unittest.TestCase):
                 (2, "unknown model 'blok'", ["--model", "blok"]),
                 (3, "has no tunables", ["--shape", SHAPE, "-v", "scalar"]),
                 (3, "logical CPUs", ["--shape", SHAPE, "--threads", "9999"])):
-            done = self.tune(*words)
-            self.assertEqual(done.returncode, status, (words, done.stderr))
-            self.assertIn(reason, done.stderr)
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said):
+                try:
+                    found: object = command.main(words)
+                except SystemExit as ended:
+                    found = ended.code
+            self.assertEqual(found, status, (words, said.getvalue()))
+            self.assertIn(reason, said.getvalue())
 
 
 class Export(unittest.TestCase):
@@ -619,7 +557,7 @@ class Export(unittest.TestCase):
 
     def keep(self, shape: str, chosen: dict[str, int], cache: str = "warm") -> list[dict]:
         space = Space("gemm", "hwy", shape, "fp32", 2, "AVX3", "", (), {"x": 0}, (), None,
-                      {"cache": cache})
+                      {"cache": cache, "usual_cache": "cold"})
         export.keep(self.path, self.machine, space, Verdict(chosen, Ratio(0.9, 0.8, 1)), {})
         return json.loads(self.path.read_text(encoding="utf-8"))["entries"]
 
@@ -630,7 +568,7 @@ class Export(unittest.TestCase):
                          ["x=2", "x=3"])
         self.assertEqual([entry["tuning"] for entry in self.keep("gemm:m=2", {"x": 0})], ["x=3"])
 
-    def test_each_state_of_the_caches_has_an_entry_and_one_of_before_is_replaced(self):
+    def test_each_state_of_the_caches_has_an_entry_and_one_that_names_none_has_the_usual(self):
         self.keep("gemm:m=1", {"x": 1}, "cold")
         entries = self.keep("gemm:m=1", {"x": 2}, "warm")
         self.assertEqual([(one["tuning"], one["cache"]) for one in entries],
@@ -640,8 +578,10 @@ class Export(unittest.TestCase):
         document = json.loads(self.path.read_text(encoding="utf-8"))
         del document["entries"][0]["cache"]
         self.path.write_text(json.dumps(document), encoding="utf-8")
+        self.assertEqual([one["tuning"] for one in self.keep("gemm:m=1", {"x": 3}, "warm")],
+                         ["x=2", "x=3"])
         self.assertEqual([one["tuning"] for one in self.keep("gemm:m=1", {"x": 4}, "cold")],
-                         ["x=4"])
+                         ["x=3", "x=4"])
 
     def test_what_is_no_such_file_is_left_as_it_is(self):
         for text, reason in (("{", "no file of tuned schedules"), ("[]", "no file"),

@@ -182,6 +182,19 @@ class Tuned(CommandLine):
         self.assertEqual((status, len(out.splitlines())), (0, 1), err)
         self.assertRegex(err, r"(?m)^note: no entry of '\S+t.json' applies to a case of this run$")
 
+    def test_an_entry_whose_tunable_no_longer_exists_is_told_once_and_listed(self):
+        file = self.file("t.json", self.entry(), self.entry(65, "path=4,strip=2"))
+        status, out, err = self.call("verify", "-v", "hwy", "--threads", "1", "--shape",
+                                     "gemm:m=64..65+1,n=64,k=64", "--tuned", file)
+        self.assertEqual((status, out.count("tuning_source=store")), (0, 2), err)
+        self.assertEqual(err.count("note: "), 1, err)
+        self.assertRegex(err, r"note: 1 of 2 entries of '\S+t.json' are not used; the first: "
+                              r"gemm:m=65,n=65,k=65 hwy path=4,strip=2: .*'strip'")
+        found = json.loads(self.succeed("doctor", "--json", env={"ROOFLANE_TUNED": file}))["tuned"]
+        self.assertEqual((found["entries"], len(found["unused"])), (2, 1))
+        self.assertRegex(self.succeed("doctor", env={"ROOFLANE_TUNED": file}),
+                         r"(?m)^ +not used: gemm:m=65,n=65,k=65 hwy path=4,strip=2: ")
+
     def test_beside_another_build_both_run_at_their_own_choice(self):
         file = self.file("t.json", self.entry())
         words = ["bench", "--dry-run", "--shape", "gemm:m=64,n=64,k=64", "-v", "hwy", "--threads",
@@ -214,6 +227,7 @@ class Tuned(CommandLine):
         found = json.loads(self.succeed("doctor", "--json", env=here))["tuned"]
         self.assertEqual((found["origin"], found["entries"], found["newest"], found["problem"]),
                          ("ROOFLANE_TUNED", 2, "2026-01-31T12:00:00Z", None))
+        self.assertEqual(found["unused"], [])
         self.file("t.json", self.entry(threads="2"))
         self.assertRegex(self.succeed("doctor", env=here),
                          r"(?m)^tuned +none, because \S+ cannot be used: entry 1: threads: ")

@@ -1,5 +1,5 @@
-"""Small charts as SVG text: lines, and values with their intervals. Nothing to install, nothing to
-load; text and axes take the colour of their surroundings. Used by the league and the reports.
+"""Small charts as SVG text: lines, and bars of shares. Nothing to install, nothing to load; text
+and axes take the colour of their surroundings. Used by the reports and the table of models.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
 WIDTH, HEIGHT = 760, 320
 LEFT, RIGHT, TOP, BOTTOM = 64, 165, 12, 46
-ROW = 22  # of intervals(), and of the legend
+ROW = 22  # of bars(), and of the legend
 STYLE = ("<style>svg{color:#1f2933}@media(prefers-color-scheme:dark){svg{color:#e4e8ec}}"
          "</style>")
 
@@ -161,33 +161,6 @@ def lines(series: Sequence[Series], title: str, x_label: str, y_label: str,
                   _text(WIDTH - RIGHT + 27, y + 4, one.name, "start")]
     longest = max(len(one.name) for one in drawn)
     return _framed(parts, max(WIDTH, round(WIDTH - RIGHT + 35 + 7.2 * longest)), HEIGHT, title)
-
-
-def intervals(rows: Sequence[tuple[str, float, float, float, str]], title: str, x_label: str,
-              rule: float | None = 0.0) -> str:
-    """Rows of name, value, low, high and colour; a vertical line at `rule`."""
-    left = 30 + 7.2 * max((len(name) for name, *_ in rows), default=0)
-    lows = [low for _, _, low, _, _ in rows] + ([] if rule is None else [rule])
-    highs = [high for _, _, _, high, _ in rows] + ([] if rule is None else [rule])
-    if not rows:
-        return _framed([_text(WIDTH / 2, 30, "nothing to draw")], WIDTH, 60, title)
-    room = (max(highs) - min(lows) or 1) * 0.04
-    across = _Scale(min(lows) - room, max(highs) + room, left, WIDTH - 24)
-    bottom = TOP + ROW * len(rows)
-    parts = []
-    for tick in ticks(across.low, across.high, 8):
-        x = across(tick)
-        parts += [_line(x, TOP, x, bottom, GRID), _text(x, bottom + 16, number(tick))]
-    if rule is not None:
-        parts.append(_line(across(rule), TOP, across(rule), bottom, AXIS))
-    for row, (name, value, low, high, colour) in enumerate(rows):
-        y = TOP + ROW * (row + 0.5)
-        parts += [_text(left - 10, y + 4, name, "end"),
-                  f'<line x1="{across(low)}" y1="{y}" x2="{across(high)}" y2="{y}" '
-                  f'stroke="{colour}" stroke-width="2.5"/>',
-                  f'<circle cx="{across(value)}" cy="{y}" r="5" fill="{colour}"/>']
-    parts.append(_text((left + WIDTH) / 2, bottom + 36, x_label))
-    return _framed(parts, WIDTH, bottom + BOTTOM, title)
 
 
 def bars(rows: Sequence[tuple[str, dict[str, float]]], colours: dict[str, str], title: str,

@@ -21,6 +21,7 @@ from rooflane.tuning import (
     Outcome,
     Ratio,
     Space,
+    Trial,
     configuration_of,
     text_of,
 )
@@ -39,6 +40,9 @@ class Refused(Exception):
     def __init__(self, reason: str, status: str = "FAILED"):
         super().__init__(reason)
         self.status = status
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (str(self), self.status)  # a worker of a cluster raises it, too
 
 
 class Lost(Exception):
@@ -65,21 +69,6 @@ class Step:
     the best takes no more."""
     rounds: int
     within: float = 1.1
-
-
-@dataclass
-class Evaluation:
-    """What an evaluation found; fields as in tuning.Trial."""
-    configuration: Configuration
-    outcome: Outcome
-    reason: str
-    ratio: Ratio | None
-    ns: list[float]
-    default_ns: list[float]
-    error: float | None
-    threshold: float | None
-    workspace_bytes: int
-    cost: Cost
 
 
 Rounds = list[list[float]]  # logarithms of the ratios of rounds, repetition by repetition
@@ -147,10 +136,12 @@ class Evaluator:
             self._start()
         return self._greeting
 
-    def list(self, shapes: Sequence[str], presets: Sequence[str]) -> dict[str, Any]:
-        """All kernels and variants, and these problems, as `rooflane list --json` prints them.
-        Raises Refused, Lost."""
-        return self._ask({"op": "list", "shapes": list(shapes), "presets": list(presets)})
+    def list(self, shapes: Sequence[str], presets: Sequence[str], models: Sequence[str] = ()
+             ) -> dict[str, Any]:
+        """All kernels and variants, and these problems, as `rooflane list --json` prints them;
+        those of models once for each call. Raises Refused, Lost."""
+        return self._ask({"op": "list", "shapes": list(shapes), "presets": list(presets),
+                          "models": list(models)})
 
     def open(self, target: Target) -> Space:
         """The space of a target. Its default is verified and timed from now on. Raises Refused,
@@ -175,7 +166,7 @@ class Evaluator:
         return self._legal("nearest", proposals)
 
     def evaluate(self, configurations: Sequence[Configuration], steps: Sequence[Step],
-                 best: float = 1, fresh: bool = False) -> list[Evaluation]:
+                 best: float = 1, fresh: bool = False) -> list[Trial]:
         """Builds, verifies and times configurations in the same rounds. Where the program itself
         is lost, each is tried alone, and the one that takes it along is a crash. Raises Refused
         where the default cannot be run any more."""
@@ -187,8 +178,7 @@ class Evaluator:
         except Lost as error:
             self._reopen()
             if len(configurations) == 1:
-                return [Evaluation(configurations[0], Outcome.CRASH, str(error), None, [], [],
-                                   None, None, 0, Cost())]
+                return [Trial(0, configurations[0], Outcome.CRASH, reason=str(error))]
             return [self.evaluate([one], steps, best, fresh)[0] for one in configurations]
         return [_evaluation(item, asked) for item, asked in zip(told, configurations)]
 
@@ -256,11 +246,10 @@ class Evaluator:
         raise Lost(f"rooflane evaluate: {why} (status {status})")
 
 
-def _evaluation(item: dict[str, Any], asked: Configuration) -> Evaluation:
+def _evaluation(item: dict[str, Any], asked: Configuration) -> Trial:
     ratio = item["ratio"]
-    return Evaluation(
-        configuration=asked,
-        outcome=OUTCOMES.get(item["status"], Outcome.CRASH),
+    return Trial(
+        0, asked, OUTCOMES.get(item["status"], Outcome.CRASH),
         reason=item["reason"],
         ratio=Ratio(ratio["value"], ratio["low"], ratio["high"]) if ratio else None,
         ns=item["ns"], default_ns=item["default_ns"],

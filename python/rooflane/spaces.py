@@ -47,5 +47,6 @@ def of_answer(answer: dict[str, Any], constraints: Constraints) -> Space:
         math=answer["math"], threads=answer["threads"], isa=answer["isa"],
         device=answer["device"], tunables=tuple(tunables), default=default,
         candidates=tuple(candidates), constraints=constraints,
-        problem={**answer["problem"], "cache": answer["cache"]},
+        problem={**answer["problem"], "cache": answer["cache"],
+                 "usual_cache": answer["usual_cache"]},
         roof_ns=answer["roof_ns"], prediction_error=answer["prediction_error"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Any, Protocol
 
@@ -141,11 +142,11 @@ class Proposal:
 
 @dataclass
 class Trial:
-    """One evaluation and what it was for."""
+    """One evaluation and, once it is part of a search, what it was for."""
     number: int  # from 0: the default
     configuration: Configuration
     outcome: Outcome
-    strategy: str  # seed, or the strategy's name
+    strategy: str = ""  # seed, or the strategy's name
     source: str = ""
     note: str = ""
     reason: str = ""  # why it is not correct, in words
@@ -155,6 +156,8 @@ class Trial:
     error: float | None = None  # the verification's figure and its bound
     threshold: float | None = None
     cost: Cost = field(default_factory=Cost)
+    workspace_bytes: int = 0
+    time: datetime | None = field(default=None, compare=False)  # when it ended
 
     @property
     def correct(self) -> bool:
@@ -186,12 +189,17 @@ class History:
         correct = [trial for trial in self.trials if trial.correct]
         return min(correct, key=lambda trial: trial.ratio.value) if correct else None
 
+    def ranked(self) -> list[Trial]:
+        """The correct trials, the fastest first, each configuration once."""
+        found: dict[str, Trial] = {}
+        for trial in sorted((trial for trial in self.trials if trial.correct),
+                            key=lambda trial: trial.ratio.value):
+            found.setdefault(text_of(trial.configuration), trial)
+        return list(found.values())
+
     def tried(self, configuration: Configuration) -> bool:
         """Whether this configuration was evaluated before."""
-        return text_of(configuration) in self._texts()
-
-    def _texts(self) -> set[str]:
-        return {text_of(trial.configuration) for trial in self.trials}
+        return any(trial.configuration == configuration for trial in self.trials)
 
 
 class Exhausted(Exception):

@@ -121,6 +121,7 @@ int run_doctor(const Arguments& arguments, Catalogue& catalogue, const CliSettin
   const Findings findings = find_all(catalogue);
   if (!json.replaces_text()) {
     print_machine(findings.targets);
+    for (const std::string& entry : findings.unused) print_line("", "not used: " + entry);
     print_line("counters", findings.counters_absent ? "absent: " + *findings.counters_absent
                                                     : join(findings.counters, ", "));
     print_libraries(findings.libraries);

@@ -139,11 +139,13 @@ Findings find_all(const Catalogue& catalogue) {
                     absent_of_build(catalogue),
                     {},
                     {},
+                    {},
                     {}};
   const HardwareCounters counters;
   findings.counters = counters.names();
   findings.counters_absent = counters.absent();
   findings.slowdowns = slowdowns_of(catalogue, findings.device_backends);
+  findings.unused = unused_entries(tuned_source(), catalogue);
   return findings;
 }
 
@@ -183,7 +185,7 @@ ordered_json findings_json(const Findings& findings) {
           {"machine", machine_json(machine())},
           {"isa_targets", targets},
           {"traits", traits_json(traits_source(), isa, traits(isa, machine().physical_cores))},
-          {"tuned", tuned_json(tuned_source())},
+          {"tuned", tuned_json(tuned_source(), findings.unused)},
           {"libraries", libraries},
           {"device_backends", backends},
           {"absent", absent},

@@ -44,6 +44,7 @@ struct Findings {
   std::vector<FoundDevices> device_backends;
   std::vector<AbsentVariant> absent;  // what this build lacks, each reason once
   std::vector<Slowdown> slowdowns;
+  std::vector<std::string> unused;             // entries of tuned schedules that serve nothing
   std::vector<std::string> counters;           // of hardware, that a process may read here
   std::optional<std::string> counters_absent;  // why there are none
 };

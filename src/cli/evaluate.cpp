@@ -5,14 +5,15 @@
 // "cores":2}; FILE has this machine's tuned schedules. It answers each request with one line,
 // {"ok":true,...} or
 // {"ok":false,"status":"UNSUPPORTED","reason":"..."}:
-//   {"op":"list","shapes":["gemm:m=n=k=64..128*2"],"presets":["gpt2-small"]}
-//        -> what `rooflane list --json` prints of them
+//   {"op":"list","shapes":["gemm:m=n=k=64..128*2"],"presets":["gpt2-small"],"models":["llama"]}
+//        -> what `rooflane list --json` prints of them; a model's problems once for each call
 //   {"op":"open","shape":"gemm:m=8,n=8,k=8","variant":"hwy","math":"fp32","threads":2,"isa":"",
 //    "device":0,"timer":"steady","cache":"warm","seed":1}
 //        -> "problem" (problem_json.hpp), "sizes": its parameters that are sizes,
 //           "tunables":[{"name","meaning","least","most","selects"}],
 //           "default":"mc=96,...", the model's choice, "candidates":[{"tuning","predicted_ns"}],
-//           "isa","device","driver","threads","cache","machine":{...},"traits":{...},"build":{...},
+//           "isa","device","driver","threads","cache","usual_cache": where a request names none,
+//           "machine":{...},"traits":{...},"build":{...},
 //           "roof_ns": the least time that the traits allow, null on a device
 //           "prediction_error": of the logarithm of a ratio of predicted_ns; null: not known
 //   {"op":"check","tunings":["mc=96",...]}    -> "legal":[{"tuning":"complete"} or {"reason"}]
@@ -56,6 +57,8 @@
 #include "core/traits.hpp"
 #include "core/tuned.hpp"
 #include "measure/problem_json.hpp"
+#include "model/instance.hpp"
+#include "model/library.hpp"
 
 namespace rooflane {
 namespace {
@@ -125,8 +128,15 @@ class Evaluations {
       return request.value(name, std::vector<std::string>());
     };
     const Catalogue& catalogue = *options_.catalogue;
-    ordered_json answer =
-        list_document(catalogue, listed_problems(words("shapes"), words("presets"), catalogue));
+    std::vector<Problem> problems = listed_problems(words("shapes"), words("presets"), catalogue);
+    for (const std::string& name : words("models")) {
+      const model::Instance instance =
+          model::instantiate(model::read_model(name), "", {}, catalogue.kernels());
+      for (const model::Phase& phase : instance.phases) {
+        for (const model::Call& call : phase.calls) problems.push_back(call.problem);
+      }
+    }
+    ordered_json answer = list_document(catalogue, problems);
     answer["ok"] = true;
     return answer;
   }
@@ -159,9 +169,8 @@ class Evaluations {
     if (cache != "" && cache != "warm" && cache != "cold") {
       throw argument_error(unknown_name("cache mode", cache, {"warm", "cold"}));
     }
-    if (cache == "cold" || (cache.empty() && host && usually_cold(c.problem))) {
-      c.cache = CacheMode::cold;
-    }
+    usual_ = host && usually_cold(c.problem) ? CacheMode::cold : CacheMode::warm;
+    c.cache = cache.empty() ? usual_ : cache == "cold" ? CacheMode::cold : CacheMode::warm;
     if (const auto reason = refusal(*entry.variant, c.problem, c.environment())) {
       throw unavailable_error(*reason);
     }
@@ -242,6 +251,7 @@ class Evaluations {
                            {"driver", facts.driver},
                            {"threads", c.threads},
                            {"cache", name_of(c.cache)},
+                           {"usual_cache", name_of(usual_)},
                            {"roof_ns", nullptr},
                            {"prediction_error", nullptr}};
     const Machine& m = machine();
@@ -329,6 +339,7 @@ class Evaluations {
   Evaluator evaluator_;
   std::string library_;
   bool is_open_ = false;
+  CacheMode usual_ = CacheMode::warm;  // of the open problem
 };
 
 ordered_json failure(Status status, const std::string& reason) {

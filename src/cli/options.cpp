@@ -226,7 +226,7 @@ CommonOptions read_common(const Arguments& arguments, Catalogue& catalogue, Many
     });
   }
   common.tuned_named = arguments.value("--tuned").value_or("none") != "none";
-  common.tuned = complaints.check([&] { return tuned_of(arguments.value("--tuned")); },
+  common.tuned = complaints.check([&] { return tuned_of(arguments.value("--tuned"), catalogue); },
                                   std::make_shared<const TunedSchedules>());
   common.device = complaints.check([&] { return read_device(arguments); });
   common.timeout = complaints.check([&]() -> std::optional<double> {

@@ -256,6 +256,9 @@ ordered_json tuned_source_schema() {
        {"file", nullable("string", "the file; null: none is used")},
        {"problem", nullable("string", "why the file is not used")},
        {"entries", value("integer", "number of its entries")},
+       {"unused",
+        list_of(value("string", "problem, variant, tuning, and why"),
+                "entries that serve nothing: their variant has no such tunable or value")},
        {"newest", nullable("string", "when the last entry was timed, ISO 8601, UTC")},
        {"store", nullable("string", "this machine's own file, even if it does not exist")},
        {"machine", tuned_machine_schema()}});

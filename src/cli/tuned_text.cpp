@@ -37,19 +37,51 @@ std::string date_of(std::string time) {
   return time + " UTC";
 }
 
-void note_machine(const TunedSource& source) {
+void note_defects(const TunedSource& source, const Catalogue& catalogue) {
   const std::string here = machine_key(machine());
-  if (!source.named || !source.schedules || source.schedules->machine == here) return;
-  print_note(fmt::format("'{}' was tuned on another machine ({}; this is {})", source.file.string(),
-                         source.schedules->machine, here));
+  if (source.named && source.schedules && source.schedules->machine != here) {
+    print_note(fmt::format("'{}' was tuned on another machine ({}; this is {})",
+                           source.file.string(), source.schedules->machine, here));
+  }
+  const std::vector<std::string> unused = unused_entries(source, catalogue);
+  if (unused.empty()) return;
+  print_note(fmt::format("{} of {} entries of '{}' are not used; the first: {}", unused.size(),
+                         count_of(source), source.file.string(), unused.front()));
+}
+
+// Why the entry serves nothing in this build; empty where it may serve something.
+std::string defect_of(const TunedEntry& entry, const Catalogue& catalogue) {
+  if (!entry.problem) return "";
+  for (const CatalogueEntry* known : catalogue.variants(entry.problem->kernel())) {
+    if (known->name != entry.variant || known->foreign()) continue;
+    try {
+      parse_tuning(*known->variant, entry.tuning);
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  return "";
 }
 
 }  // namespace
 
-std::shared_ptr<const TunedSchedules> tuned_of(const std::optional<std::string>& option) {
+std::vector<std::string> unused_entries(const TunedSource& source, const Catalogue& catalogue) {
+  std::vector<std::string> unused;
+  if (!source.schedules) return unused;
+  for (const TunedEntry& entry : source.schedules->entries) {
+    const std::string defect = defect_of(entry, catalogue);
+    if (defect.empty()) continue;
+    unused.push_back(
+        fmt::format("{} {} {}: {}", entry.problem->text(), entry.variant, entry.tuning, defect));
+  }
+  return unused;
+}
+
+std::shared_ptr<const TunedSchedules> tuned_of(const std::optional<std::string>& option,
+                                               const Catalogue& catalogue) {
   if (!option) {
     const TunedSchedules& schedules = tuned_schedules();
-    note_machine(tuned_source());
+    note_defects(tuned_source(), catalogue);
     return std::make_shared<const TunedSchedules>(schedules);
   }
   if (*option == "none") return std::make_shared<const TunedSchedules>();
@@ -57,7 +89,7 @@ std::shared_ptr<const TunedSchedules> tuned_of(const std::optional<std::string>&
   if (!source.schedules) {
     throw argument_error(fmt::format("--tuned '{}': {}", *option, source.problem));
   }
-  note_machine(source);
+  note_defects(source, catalogue);
   return std::make_shared<const TunedSchedules>(std::move(*source.schedules));
 }
 
@@ -74,7 +106,7 @@ std::string tuned_summary(const TunedSource& source, std::time_t now) {
                      source.named ? " (ROOFLANE_TUNED)" : "");
 }
 
-ordered_json tuned_json(const TunedSource& source) {
+ordered_json tuned_json(const TunedSource& source, const std::vector<std::string>& unused) {
   const auto or_null = [](const std::string& text) {
     return text.empty() ? ordered_json() : ordered_json(text);
   };
@@ -86,6 +118,7 @@ ordered_json tuned_json(const TunedSource& source) {
           {"file", or_null(source.file.string())},
           {"problem", or_null(source.problem)},
           {"entries", count_of(source)},
+          {"unused", unused},
           {"newest", or_null(newest(source))},
           {"store", or_null(tuned_store().string())},
           {"machine", {{"key", machine_key(here)}, {"cpu", here.cpu}, {"cores", here.all_cores}}}};

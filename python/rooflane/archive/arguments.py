@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from . import formats
-from .place import VALID, ArchiveError, default_path
+from .place import FORMATS, VALID, ArchiveError, default_path
 
 # What each verb does.
 VERBS = {
@@ -17,7 +16,7 @@ VERBS = {
     "statistics": "attempts, success rate, outcomes, strategies, speed-ups",
     "prune": "removes evaluations that meet all given conditions, and runs without any left",
     "export": "writes runs into a file",
-    "import": "adds the runs of a file; existing runs are not changed",
+    "import": "adds the runs of a file or of another archive; existing runs are not changed",
 }
 
 
@@ -83,14 +82,14 @@ def _parser() -> Parser:
                        help="all but the best N of each space")
     prune.add_argument("--failed", action="store_true", help="those that are not correct")
     prune.add_argument("--dry-run", action="store_true", help="only list, remove nothing")
-    parsers["export"].add_argument("--format", required=True, choices=formats.FORMATS,
-                                   help="t4 and kernel-tuner: one space; json: any number")
+    parsers["export"].add_argument("--format", required=True, choices=FORMATS,
+                                   help="of other tuners; one space")
     parsers["export"].add_argument("file", metavar="FILE",
                                    help="the file to write; - is standard output")
-    parsers["import"].add_argument("--format", choices=formats.FORMATS,
+    parsers["import"].add_argument("--format", choices=FORMATS,
                                    help="default: detected from the file")
     parsers["import"].add_argument("file", metavar="FILE",
-                                   help="written by export, or by another tuner")
+                                   help="of another tuner, or another archive (also its URL)")
     return whole
 
 

@@ -11,8 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from . import formats, queries, tables
 from .arguments import arguments_of, nearest
 from .place import ArchiveError, default_path
 from .queries import Selection, Stored
-from .records import run_record
+from .records import plain
 from .store import Archive
 
 SCHEMA_VERSION = 1  # of the output of --json
@@ -69,7 +67,8 @@ def _best(found: list[Stored], arguments: argparse.Namespace) -> tuple[Any, str]
 
 
 def _history(found: list[Stored], _: argparse.Namespace) -> tuple[Any, str]:
-    return ([{"run": one.id, **run_record(one.run)} for one in found],
+    return ([{"run": one.id, **{"evaluations" if name == "trials" else name: value
+                                for name, value in plain(one.run).items()}} for one in found],
             "\n".join(f"run {one.id}: {one.run.space.title}, {one.run.strategy}, {one.run.state}\n"
                       + tables.history_table(one.run) for one in found))
 
@@ -139,7 +138,7 @@ def _check(arguments: argparse.Namespace) -> None:
             arguments.older_than is arguments.keep is None):
         raise ArchiveError("archive: prune needs --older-than DAYS, --keep N or --failed")
     if arguments.verb == "import":
-        arguments.runs = formats.read(Path(arguments.file), arguments.format)
+        arguments.runs = formats.read(arguments.file, arguments.format)
 
 
 def _run(arguments: argparse.Namespace) -> str:
@@ -166,17 +165,7 @@ def _run(arguments: argparse.Namespace) -> str:
         return text
     document = {"schema_version": SCHEMA_VERSION, "archive": archive.url if archive else None,
                 name: value}
-    return json.dumps(document, indent=2, default=_plain) + "\n"
-
-
-def _plain(one: Any) -> Any:
-    """What json does not know."""
-    if isinstance(one, datetime):
-        return one.isoformat()
-    if is_dataclass(one) and not isinstance(one, type):
-        kind = {"kind": one.kind} if hasattr(one, "kind") else {}
-        return {**kind, **asdict(one)}
-    raise TypeError(type(one).__name__)
+    return json.dumps(plain(document), indent=2) + "\n"
 
 
 def main(words: list[str]) -> int:

@@ -194,8 +194,7 @@ def _check_tables(engine: Engine, address: URL) -> None:
         raise ArchiveError(
             f"archive {shown(address)} has schema {version}; this version knows {VERSION}: "
             + ("a newer Rooflane is needed" if version > VERSION else
-               "move it away; the Rooflane that wrote it exports its runs (`archive export "
-               "--format json FILE`), and `archive import FILE` takes them"), 3)
+               "an older Rooflane reads it; move it away"), 3)
 
 
 def _version_of(connection: Connection, address: URL) -> int | None:

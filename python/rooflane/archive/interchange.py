@@ -3,8 +3,7 @@ times in milliseconds.
 
 Those formats rank by time, we by the ratio to the default of the same rounds. `time` is therefore
 the ratio times the median of all the default's samples: it ranks as the archive does, whatever the
-machine did between rounds. The samples themselves go out as they were taken; so does, where others
-do not look, the whole run, from which an import takes what the format has no word for.
+machine did between rounds. The samples themselves go out as they were taken.
 """
 from __future__ import annotations
 
@@ -16,19 +15,8 @@ from datetime import datetime
 from statistics import median, variance
 from typing import Any
 
-from ..tuning import Configuration, Cost, Outcome, Ratio, Space, Trial, text_of
-from .records import (
-    BUILD,
-    MACHINE,
-    RunRecord,
-    identity_of,
-    merged,
-    now,
-    run_of,
-    run_record,
-    tunables_of,
-    whole,
-)
+from ..tuning import Configuration, Cost, Outcome, Ratio, Space, Trial, Tunable, text_of
+from .records import BUILD, MACHINE, RunRecord, identity_of, now, standing, whole
 
 NS_PER_MS = 1e6
 Z95 = 1.96  # half a 95 % interval in standard deviations
@@ -49,43 +37,32 @@ class Result:
     at: datetime | None = None
 
 
-def to_ms(ns: float) -> float:
-    """Nanoseconds as milliseconds."""
-    return ns / NS_PER_MS
-
-
-def from_ms(ms: float) -> float:
-    """The inverse, to a femtosecond."""
-    return round(float(ms) * NS_PER_MS, 6)
-
-
-def exported(runs: Sequence[RunRecord]) -> tuple[RunRecord, list[Result], dict[str, Any]]:
-    """The runs as one, its results, and the whole for an import. Raises FormatError where they are
-    of several spaces."""
+def exported(runs: Sequence[RunRecord]) -> tuple[RunRecord, list[Result]]:
+    """The last of the runs, and the results of all; the default's come first. Raises FormatError
+    where they are of several spaces."""
     spaces = {identity_of(run.space, run.machine): run for run in runs}
     if len(spaces) != 1:
         titles = "; ".join(f"{run.space.title} on {run.machine['key'] or run.machine['cpu']}"
                            for run in spaces.values())
         raise FormatError(f"this format holds one space, not {len(spaces)}"
                           + (f" ({titles}): --run or --space names one" if titles else ""))
-    timed = [(trial, at) for run in runs for trial, at in zip(run.trials, run.times)]
-    stand = merged(timed)
-    one = replace(runs[-1], trials=[replace(trial, number=number) for number, (trial, _)
-                                    in enumerate(stand)],
-                  times=[at for _, at in stand], exchanges=[], verdict=None)
-    samples = [ns for trial, _ in timed for ns in trial.default_ns]
-    reference = median(samples) if samples else NS_PER_MS
-    return one, [Result(trial.configuration, trial.outcome,
-                        to_ms(trial.ratio.value * reference) if trial.correct else None,
-                        list(map(to_ms, trial.ns)), trial.cost, at) for trial, at in stand], \
-        run_record(one)
+    groups: dict[str, list[Trial]] = {text_of(runs[-1].space.default): []}
+    samples = [NS_PER_MS]
+    for run in runs:
+        for trial in run.trials:
+            groups.setdefault(text_of(trial.configuration), []).append(trial)
+            samples += trial.default_ns
+    reference = median(samples[1:] or samples)
+    stand = [standing(group, lambda one: one) for group in groups.values() if group]
+    return runs[-1], [
+        Result(trial.configuration, trial.outcome,
+               trial.ratio.value * reference / NS_PER_MS if trial.correct else None,
+               [ns / NS_PER_MS for ns in trial.ns], trial.cost, trial.time) for trial in stand]
 
 
-def imported(text: str, found: Sequence[Result], ours: dict[str, Any], source: str,
-             names: dict[str, Any]) -> RunRecord:
-    """A run with the results that were read; of each configuration the first. In a file that we
-    wrote (`ours`) those that we know are ours. Otherwise the first correct result is the
-    default."""
+def imported(text: str, found: Sequence[Result], source: str, names: dict[str, Any]) -> RunRecord:
+    """A run with the results that were read; of each configuration the first. The first correct one
+    is the default."""
     first: dict[str, Result] = {}
     for one in found:
         one.configuration = _whole_numbers(one.configuration)
@@ -93,37 +70,23 @@ def imported(text: str, found: Sequence[Result], ours: dict[str, Any], source: s
     if not first:
         raise FormatError("it holds no result")
     results = list(first.values())
-    known, times = {}, {}
-    if ours:
-        run = run_of(ours)
-        for trial, at in zip(run.trials, run.times):
-            known[_as_written(trial.configuration, results[0])] = trial
-            times[trial.number] = at
-        default = _as_written(run.space.default, results[0])
-        base = first.get(default)
-    else:
-        base = next((one for one in results if one.outcome is Outcome.CORRECT and one.time), None)
-        default = text_of((base or results[0]).configuration)
-        space = Space(**names, math="fp32", isa="", default=first[default].configuration,
-                      candidates=(), constraints=None,
-                      tunables=tunables_of(one.configuration for one in results))
-        machine = {"key": space.device, "device": space.device}
-        run = RunRecord("", space, whole(machine, MACHINE, "machine"), whole({}, BUILD, "build"),
-                        "import", {}, now(), now(), "finished")
-    trials = []
-    for name, one in sorted(first.items(), key=lambda item: item[0] != default):
-        trial = known.get(name) or _trial(one, base)
-        trials.append((replace(trial, number=len(trials)),
-                       one.at or times.get(trial.number) or now()))
-    return replace(run, uid=hashlib.sha256(text.encode()).hexdigest(), strategy="import",
-                   settings={"source": source}, started=min(at for _, at in trials),
-                   finished=max(at for _, at in trials), state="finished",
-                   trials=[trial for trial, _ in trials], times=[at for _, at in trials])
-
-
-def _as_written(configuration: Configuration, like: Result) -> str:
-    """With a zero for each tunable that it does not read, where the format requires all of them."""
-    return text_of({name: configuration.get(name, 0) for name in like.configuration})
+    base = next((one for one in results if one.outcome is Outcome.CORRECT and one.time), results[0])
+    results.sort(key=lambda one: one is not base)
+    values: dict[str, set[int]] = {}
+    for one in results:
+        for name, value in one.configuration.items():
+            values.setdefault(name, set()).add(value)
+    space = Space(**names, math="fp32", isa="", default=base.configuration, candidates=(),
+                  constraints=None, tunables=tuple(
+                      Tunable(name, "", min(seen), max(seen), tuple(sorted(seen)))
+                      for name, seen in values.items()))
+    machine = whole({"key": space.device, "device": space.device}, MACHINE, "machine")
+    trials = [replace(_trial(one, base), number=number, time=one.at or now())
+              for number, one in enumerate(results)]
+    times = [trial.time for trial in trials]
+    return RunRecord(
+        hashlib.sha256(text.encode()).hexdigest(), space, machine, whole({}, BUILD, "build"),
+        "import", {"source": source}, min(times), max(times), "finished", trials=trials)
 
 
 def _whole_numbers(found: dict[str, Any]) -> Configuration:
@@ -135,12 +98,12 @@ def _whole_numbers(found: dict[str, Any]) -> Configuration:
     return configuration
 
 
-def _trial(one: Result, base: Result | None) -> Trial:
+def _trial(one: Result, base: Result) -> Trial:
     """A result of another tuner. Its ratio is not of the same rounds: the interval is that of two
     independent means; without samples it has no width."""
     trial = Trial(0, one.configuration, one.outcome, "import", cost=one.cost,
-                  ns=list(map(from_ms, one.times)))
-    if one.outcome is not Outcome.CORRECT or not one.time or base is None:
+                  ns=[round(float(ms) * NS_PER_MS, 6) for ms in one.times])  # to a femtosecond
+    if one.outcome is not Outcome.CORRECT or not one.time or not base.time:
         return trial
     value, factor = one.time / base.time, 1.0
     if one is not base and min(len(one.times), len(base.times)) > 1 and min(

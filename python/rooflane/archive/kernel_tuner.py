@@ -2,7 +2,6 @@
 
 One JSON object that ends with `cache`: "v1,v2" -> the parameters, `time` and costs in milliseconds.
 A configuration that failed has `__error__` and, as `time`, one of Kernel Tuner's three markers.
-Kernel Tuner ignores `rooflane`, the whole run.
 """
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def problem_size(shape: str) -> list[int]:
 
 def write(runs: Sequence[RunRecord]) -> str:
     """The runs, all of one space, as a cache file. Raises FormatError."""
-    run, results, ours = exported(runs)
+    run, results = exported(runs)
     space, lines = run.space, []
     # A parameter that a configuration does not read is written as 0: the format requires all of
     # them.
@@ -52,13 +51,13 @@ def write(runs: Sequence[RunRecord]) -> str:
             "kernel_name": f"{space.kernel}_{space.variant}",
             "problem_size": problem_size(space.shape), "tune_params_keys": names,
             "tune_params": {name: sorted({one.configuration.get(name, 0) for one in results})
-                            for name in names}, "objective": ["time"], "rooflane": ours}
+                            for name in names}, "objective": ["time"]}
     # Kernel Tuner takes a file for complete when it ends with these very characters, and holds one
     # entry a line.
     return json.dumps(head)[:-1] + ',\n"cache": {\n' + ",\n".join(lines) + "}\n}"
 
 
-def read(text: str, source: str) -> list[RunRecord]:
+def read(text: str, source: str) -> RunRecord:
     """One run. `source` names the file. Kernel Tuner leaves its end out while it runs and when it
     is killed."""
     whole = text.strip()
@@ -80,4 +79,4 @@ def read(text: str, source: str) -> list[RunRecord]:
     sizes = "x".join(map(str, size if isinstance(size, list) else [size]))
     names = {"kernel": kernel, "variant": "kernel-tuner", "shape": f"{kernel}:size={sizes}",
              "threads": 0, "device": document.get("device_name", "")}
-    return [imported(text, found, document.get("rooflane") or {}, source, names)]
+    return imported(text, found, source, names)

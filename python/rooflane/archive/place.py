@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+FORMATS = ("t4", "kernel-tuner")
 VALID = "a path, sqlite:///PATH, postgresql+psycopg://USER:PASSWORD@HOST/DATABASE"
 
 

@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from ..tuning import Outcome, Trial, text_of
@@ -42,15 +42,13 @@ class Attempt:
     """A trial of a run, when there are those of several."""
     run: int
     trial: Trial
-    time: datetime
 
 
 def by_space(found: Iterable[Stored]) -> dict[int, list[Attempt]]:
     """All attempts by their spaces, in the order of their runs."""
     spaces: dict[int, list[Attempt]] = defaultdict(list)
     for one in sorted(found, key=lambda each: each.id):
-        spaces[one.space] += [Attempt(one.id, trial, at)
-                              for trial, at in zip(one.run.trials, one.run.times)]
+        spaces[one.space] += [Attempt(one.id, trial) for trial in one.run.trials]
     return dict(spaces)
 
 
@@ -77,7 +75,7 @@ def best(found: list[Stored], top: int) -> list[dict[str, Any]]:
             lines.append({
                 **of_space[0].line(), "run": one.run, "rank": rank, "default": default,
                 "configuration": configuration, "is_default": configuration == default,
-                "ratio": one.trial.ratio, "samples": one.trial.samples, "time": one.time,
+                "ratio": one.trial.ratio, "samples": one.trial.samples, "time": one.trial.time,
                 "evaluations": len(attempts), "verdict": verdicts[-1] if verdicts else None})
     return lines
 
@@ -141,12 +139,12 @@ def leaving(found: list[Stored], older_than: float | None, keep: int | None, fai
     one of the same configuration does: without it that one would win."""
     before = None if older_than is None else now() - timedelta(days=older_than)
     alive = {one.id for one in found if one.run.state == "running"
-             and max([one.run.started, *one.run.times]) > now() - DIED}
+             and max([one.run.started, *(trial.time for trial in one.run.trials)]) > now() - DIED}
     gone: dict[int, list[int]] = {one.id: [] for one in found}
     for attempts in by_space(found).values():
         kept = ranked(attempts)[:keep] if keep else []
         out = [one for one in attempts if one.run not in alive and one not in kept
-               and (before is None or one.time < before)
+               and (before is None or one.trial.time < before)
                and not (failed_only and one.trial.correct)]
         right = {text_of(one.trial.configuration) for one in attempts
                  if one.trial.correct and one not in out}

@@ -5,31 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from ..tuning import (
-    Candidate,
-    Configuration,
-    Cost,
-    Exchange,
-    Finalist,
-    Neighbour,
-    Outcome,
-    Ratio,
-    Space,
-    Trial,
-    Tunable,
-    Verdict,
-    text_of,
-)
+from ..tuning import Exchange, Outcome, Space, Trial, Verdict, text_of
 
 One = TypeVar("One")
 MACHINE = {"key": "", "cpu": "", "cores": 0, "isa": "", "caches": [], "device": "", "driver": "",
            "traits": {}}
 BUILD = {"commit": "", "dirty": False, "compiler": ""}
+UNKEPT = ("constraints", "legal", "prediction_error")  # of a space
 STATES = ("running", "finished", "undecided", "interrupted", "failed")
 
 
@@ -55,7 +45,7 @@ def identity_of(space: Space, machine: dict[str, Any]) -> str:
 
 @dataclass
 class RunRecord:
-    """One run with everything that belongs to it; `times`: when each trial ended."""
+    """One run with everything that belongs to it."""
     uid: str
     space: Space
     machine: dict[str, Any]
@@ -67,31 +57,46 @@ class RunRecord:
     state: str
     verdict: Verdict | None = None
     trials: list[Trial] = field(default_factory=list)
-    times: list[datetime] = field(default_factory=list)
     exchanges: list[Exchange] = field(default_factory=list)
 
 
-def run_record(run: RunRecord) -> dict[str, Any]:
-    """A run as JSON."""
-    return {"uid": run.uid, "strategy": run.strategy, "settings": run.settings,
-            "started": run.started.isoformat(),
-            "finished": run.finished.isoformat() if run.finished else None, "state": run.state,
-            "machine": run.machine, "build": run.build, "space": space_record(run.space),
-            "verdict": verdict_record(run.verdict) if run.verdict else None,
-            "evaluations": [trial_record(trial, at) for trial, at in zip(run.trials, run.times)],
-            "exchanges": [asdict(exchange) for exchange in run.exchanges]}
+def plain(one: Any) -> Any:
+    """As JSON holds it, without what only a search knows of a space; a verdict has its kind
+    besides."""
+    if is_dataclass(one):
+        kind = {"kind": one.kind} if isinstance(one, Verdict) else {}
+        return kind | {part.name: plain(getattr(one, part.name)) for part in fields(one)
+                       if part.name not in UNKEPT}
+    if isinstance(one, dict):
+        return {name: plain(value) for name, value in one.items()}
+    if isinstance(one, list | tuple):
+        return [plain(value) for value in one]
+    return one.isoformat() if isinstance(one, datetime) else one
 
 
-def run_of(record: dict[str, Any]) -> RunRecord:
-    """The inverse."""
-    return RunRecord(
-        record["uid"], space_of(record["space"]), record["machine"], record["build"],
-        record["strategy"], record["settings"], instant_of(record["started"]),
-        instant_of(record["finished"]) if record["finished"] else None, record["state"],
-        verdict_of(record["verdict"]) if record["verdict"] else None,
-        [trial_of(one) for one in record["evaluations"]],
-        [instant_of(one["time"]) for one in record["evaluations"]],
-        [Exchange(**one) for one in record["exchanges"]])
+def made(kind: Any, told: Any) -> Any:
+    """The inverse of plain(), by the types of fields; what is missing has its default."""
+    if told is None:
+        return None
+    if is_dataclass(kind):
+        types = _types(kind)
+        empty = {"constraints": None, "candidates": []} if kind is Space else {}
+        return kind(**{name: made(types[name], value) for name, value in (empty | told).items()
+                       if name in types})
+    inner = get_args(kind)
+    if isinstance(kind, UnionType):
+        return made(inner[0], told)
+    if get_origin(kind) in (list, tuple):  # samples are many
+        return get_origin(kind)(told if inner[0] in (float, int)
+                                else (made(inner[0], one) for one in told))
+    if kind is datetime:
+        return instant_of(told)
+    return kind(told) if isinstance(kind, type) and issubclass(kind, Enum) else told
+
+
+@cache
+def _types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def now() -> datetime:
@@ -114,59 +119,6 @@ def number_of(value: float | None) -> float | None:
     return -1.7976931348623157e308 if value < 0 else 1.7976931348623157e308
 
 
-def space_record(space: Space) -> dict[str, Any]:
-    """A space as JSON, without its constraints."""
-    record = {name: getattr(space, name) for name in
-              ("kernel", "variant", "shape", "math", "threads", "isa", "device", "default",
-               "problem", "roof_ns")}
-    record["tunables"] = [{**asdict(tunable), "values": list(tunable.values)}
-                          for tunable in space.tunables]
-    record["candidates"] = [asdict(candidate) for candidate in space.candidates]
-    return record
-
-
-def space_of(record: dict[str, Any]) -> Space:
-    """The inverse; such a space cannot be searched."""
-    tunables = tuple(Tunable(**{**one, "values": tuple(one["values"])})
-                     for one in record["tunables"])
-    candidates = tuple(Candidate(**one) for one in record.get("candidates", []))
-    return Space(record["kernel"], record["variant"], record["shape"], record["math"],
-                 record["threads"], record["isa"], record["device"], tunables,
-                 dict(record["default"]), candidates, None, dict(record.get("problem", {})),
-                 record.get("roof_ns"))
-
-
-def ratio_of(record: dict[str, float] | None) -> Ratio | None:
-    """A ratio out of JSON."""
-    return Ratio(**record) if record else None
-
-
-def verdict_record(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON; `kind` is told besides."""
-    return {"kind": verdict.kind, **asdict(verdict)}
-
-
-def verdict_of(record: dict[str, Any]) -> Verdict:
-    """The inverse."""
-    return Verdict(
-        record["chosen"], Ratio(**record["ratio"]),
-        [Finalist(**{**one, "ratio": ratio_of(one["ratio"])}) for one in record["tie_set"]],
-        [Neighbour(**{**one, "outcome": Outcome(one["outcome"]), "ratio": ratio_of(one["ratio"])})
-         for one in record["neighbours"]], record["exact"], record.get("seconds_more", 0))
-
-
-def trial_record(trial: Trial, time: datetime) -> dict[str, Any]:
-    """A trial as JSON."""
-    return {**asdict(trial), "error": number_of(trial.error), "time": time.isoformat()}
-
-
-def trial_of(record: dict[str, Any]) -> Trial:
-    """The inverse."""
-    return Trial(**{**{name: value for name, value in record.items() if name != "time"},
-                    "outcome": Outcome(record["outcome"]), "ratio": ratio_of(record["ratio"]),
-                    "cost": Cost(**record["cost"])})
-
-
 def standing(evaluations: Sequence[One], trial: Callable[[One], Trial]) -> One:
     """Which of several evaluations of one configuration, the oldest first, stands for it: a wrong
     result outweighs all that were right; else the correct one with most samples, the latest of
@@ -176,21 +128,3 @@ def standing(evaluations: Sequence[One], trial: Callable[[One], Trial]) -> One:
     if correct and not wrong:
         return max(reversed(correct), key=lambda one: trial(one).samples)
     return (wrong or evaluations)[-1]
-
-
-def merged(trials: Iterable[tuple[Trial, datetime]]) -> list[tuple[Trial, datetime]]:
-    """One trial for each configuration, in the order in which they were first tried."""
-    groups: dict[str, list[tuple[Trial, datetime]]] = {}
-    for one in trials:
-        groups.setdefault(text_of(one[0].configuration), []).append(one)
-    return [standing(group, lambda one: one[0]) for group in groups.values()]
-
-
-def tunables_of(configurations: Iterable[Configuration]) -> tuple[Tunable, ...]:
-    """What is known of a space's tunables when only configurations are: the values that occur."""
-    values: dict[str, set[int]] = {}
-    for configuration in configurations:
-        for name, value in configuration.items():
-            values.setdefault(name, set()).add(value)
-    return tuple(Tunable(name, "", min(seen), max(seen), tuple(sorted(seen)))
-                 for name, seen in values.items())

@@ -55,7 +55,7 @@ class Archive:
         """Keeps a trial. False: there is one of this number in the run, which stays."""
         def keep(connection: Connection) -> bool:
             _run_of(connection, run)
-            return _keep_trial(connection, run, trial, at or records.now())
+            return _keep_trial(connection, run, replace(trial, time=at or records.now()))
 
         return self._write(keep)
 
@@ -89,9 +89,9 @@ class Archive:
             known = _run_of(connection, run)
             if state == "running" and known.state not in GOES_ON:
                 return
-            changed = replace(records.run_of(known.record), state=state, **more)
+            changed = replace(records.made(RunRecord, known.record), state=state, **more)
             connection.execute(update(RUNS).where(RUNS.c.id == run).values(
-                state=state, record=records.run_record(changed)))
+                state=state, record=records.plain(changed)))
 
         self._write(change)
 
@@ -102,7 +102,7 @@ class Archive:
             raise ValueError(f"state '{run.state}'; valid: {', '.join(STATES)}")
 
         def fill(connection: Connection) -> tuple[int, int]:
-            record = records.run_record(replace(run, trials=[], times=[], exchanges=[]))
+            record = records.plain(replace(run, trials=[], exchanges=[]))
             _insert(connection, RUNS, uid=run.uid, identity=records.identity_of(
                 run.space, run.machine), state=run.state, record=record)
             number, state = connection.execute(
@@ -113,8 +113,8 @@ class Archive:
             for exchange in run.exchanges:
                 _insert(connection, EXCHANGES, run=number, number=exchange.number,
                         record=asdict(exchange))
-            return number, sum(_keep_trial(connection, number, trial, at)
-                               for trial, at in zip(run.trials, run.times))
+            return number, sum(_keep_trial(connection, number, trial)
+                               for trial in run.trials)
 
         return self._write(fill)
 
@@ -156,16 +156,6 @@ class Archive:
                 pass  # the space is used by what comes next
 
     # --- reading -----------------------------------------------------------------------------
-
-    def trials(self, run: int) -> list[Trial]:
-        """The trials of a run by number."""
-        return self._read(lambda connection: [
-            records.trial_of(record) for record in _records(connection, EVALUATIONS, [run])[run]])
-
-    def exchanges(self, run: int) -> list[Exchange]:
-        """The exchanges of a run by number."""
-        return self._read(lambda connection: [
-            Exchange(**record) for record in _records(connection, EXCHANGES, [run])[run]])
 
     def resumable(self, space: Space, machine: dict[str, Any], strategy: str,
                   settings: dict[str, Any], build: dict[str, Any]) -> int | None:
@@ -234,9 +224,9 @@ def _insert(connection: Connection, table: Table, /, **values: Any) -> bool:
     return connection.execute(statement.returning(*table.primary_key)).first() is not None
 
 
-def _keep_trial(connection: Connection, run: int, trial: Trial, at: datetime) -> bool:
+def _keep_trial(connection: Connection, run: int, trial: Trial) -> bool:
     return _insert(connection, EVALUATIONS, run=run, number=trial.number,
-                   record=records.trial_record(trial, at))
+                   record=records.plain(trial) | {"error": records.number_of(trial.error)})
 
 
 def _run_of(connection: Connection, run: int) -> Any:
@@ -262,14 +252,13 @@ def _stored(connection: Connection, selection: Selection) -> list[Stored]:
     found = []
     for row in connection.execute(select(RUNS).order_by(RUNS.c.id)):
         space = first.setdefault(row.identity, row.id)
-        one = Stored(row.id, space, records.run_of(row.record))
+        one = Stored(row.id, space, records.made(RunRecord, row.record))
         if one.is_in(selection):
             found.append(one)
     numbers = [one.id for one in found]
     evaluations = _records(connection, EVALUATIONS, numbers)
     exchanges = _records(connection, EXCHANGES, numbers)
     for one in found:
-        one.run.trials = [records.trial_of(record) for record in evaluations[one.id]]
-        one.run.times = [records.instant_of(record["time"]) for record in evaluations[one.id]]
-        one.run.exchanges = [Exchange(**record) for record in exchanges[one.id]]
+        one.run.trials = records.made(list[Trial], evaluations[one.id])
+        one.run.exchanges = records.made(list[Exchange], exchanges[one.id])
     return sorted(found, key=lambda one: (one.run.started, one.id))

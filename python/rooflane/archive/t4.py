@@ -1,7 +1,6 @@
 """The T4 results format of the auto-tuning community (schema 1.0.0, as Kernel Tuner writes it).
 
-An outcome is an `invalidity`, one to one. Times are milliseconds. `metadata.rooflane` is the whole
-run.
+An outcome is an `invalidity`, one to one. Times are milliseconds.
 """
 from __future__ import annotations
 
@@ -24,9 +23,8 @@ UNITS = {"milliseconds": 1.0, "ms": 1.0, "seconds": 1e3, "s": 1e3, "microseconds
 
 def write(runs: Sequence[RunRecord]) -> str:
     """The runs, all of one space, as T4. Raises FormatError."""
-    _, results, ours = exported(runs)
     told = []
-    for one in results:
+    for one in exported(runs)[1]:
         # Kernel Tuner calls the first two "compilation" and "benchmark", the schema the first
         # "compilation_time"; readers of either find theirs.
         build, cost = one.cost.build * 1e3, one.cost
@@ -40,8 +38,8 @@ def write(runs: Sequence[RunRecord]) -> str:
             "correctness": int(one.outcome is Outcome.CORRECT), "objectives": ["time"],
             "measurements": [{"name": "time", "value": one.time, "unit": "ms"}] if one.time
             else []})
-    return json.dumps({"results": told, "schema_version": SCHEMA, "metadata": {
-        "timeunit": "milliseconds", "rooflane": ours}}, indent=1) + "\n"
+    return json.dumps({"results": told, "schema_version": SCHEMA,
+                       "metadata": {"timeunit": "milliseconds"}}, indent=1) + "\n"
 
 
 def _scale(unit: str, fallback: float) -> float:
@@ -67,13 +65,11 @@ def _result(told: dict[str, Any], scale: float) -> Result:
         instant_of(told["timestamp"]) if told.get("timestamp") else None)
 
 
-def read(text: str, source: str) -> list[RunRecord]:
+def read(text: str, source: str) -> RunRecord:
     """One run. `source` names the file, after which a space of others is called."""
     document = json.loads(text)
-    metadata = document.get("metadata") or {}
-    scale = _scale(metadata.get("timeunit", ""), 1.0)
+    scale = _scale((document.get("metadata") or {}).get("timeunit", ""), 1.0)
     name = source.split(".")[0]
-    return [imported(text, [_result(one, scale) for one in document["results"]],
-                     metadata.get("rooflane") or {}, source,
-                     {"kernel": name, "variant": "imported", "shape": name, "threads": 0,
-                      "device": ""})]
+    return imported(text, [_result(one, scale) for one in document["results"]], source,
+                    {"kernel": name, "variant": "imported", "shape": name, "threads": 0,
+                     "device": ""})

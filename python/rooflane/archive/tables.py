@@ -1,19 +1,22 @@
 """Text tables of `rooflane archive`: columns in line, the same on a terminal and in a pipe."""
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from ..tuning import Configuration, Ratio, text_of
+from ..tuning import Configuration, Ratio, Trial, text_of
 from .records import RunRecord
 
 Line = dict[str, Any]  # of queries.py
+# What a terminal would act on; reasons and answers are other programs' text.
+CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 def table(headings: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
     """Columns as wide as their widest cell; numbers are aligned right."""
-    cells = [[" ".join(str(cell).split()) for cell in line] for line in lines]
+    cells = [[" ".join(CONTROL.sub(" ", str(cell)).split()) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(headings, *cells)]
     right = [bool(cells) and all(not cell or cell[0].isdigit() for cell in column)
              for column in zip(*cells)] or [False] * len(headings)
@@ -33,6 +36,11 @@ def interval(ratio: Ratio | None) -> str:
 def speed_up(value: float | None) -> str:
     """1.096x"""
     return f"{value:.3f}x" if value else ""
+
+
+def by(trial: Trial) -> str:
+    """Who proposed it."""
+    return f"{trial.strategy} ({trial.source})" if trial.source else trial.strategy
 
 
 def moment(time: datetime | None) -> str:
@@ -90,10 +98,9 @@ def best_table(lines: Sequence[Line]) -> str:
 def history_table(run: RunRecord) -> str:
     """An attempt a line."""
     rows, best = [], 0.0
-    for trial, at in zip(run.trials, run.times):
+    for trial in run.trials:
         best = max(best, trial.speed_up)
-        who = f"{trial.strategy} ({trial.source})" if trial.source else trial.strategy
-        rows.append([trial.number, moment(at), who, trial.outcome.value,
+        rows.append([trial.number, moment(trial.time), by(trial), trial.outcome.value,
                      interval(trial.ratio), speed_up(best), duration(trial.cost.total),
                      difference(trial.configuration, run.space.default),
                      "; ".join(filter(None, (trial.reason, trial.note)))])

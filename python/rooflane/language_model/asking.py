@@ -4,10 +4,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from rooflane.language_model import answer, prompt
 from rooflane.language_model.client import BudgetSpent, Client
@@ -16,20 +13,8 @@ from rooflane.language_model.prompt import Briefing, Question
 from rooflane.tuning import Exchange, History, Proposal, Space, Trial, text_of
 
 OWN = "llm"  # the source of the model's proposals
-MOST_FAILURES = 5  # in a row; then the model is not asked again
 PROBES = 256  # configurations that are checked once to learn the constraints' words
 TOO_LONG = re.compile(r"(?i)context[ _](?:length|window|size)|maximum context|too many tokens")
-
-
-@dataclass
-class Settings:
-    """How a model is asked. `facts`: the machine's traits and roofs, by name, nested or not.
-    `source`: the kernel's source in so many characters; None takes it from the tree."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    context: int = prompt.CONTEXT
-    answer_tokens: int | None = None  # None: a quarter of the context, 4096 at most
-    most_failures: int = MOST_FAILURES
-    source: Callable[[int], str] | None = None
 
 
 class Asker:
@@ -37,20 +22,18 @@ class Asker:
 
     own = OWN  # what the model's proposals are counted as
 
-    def __init__(self, space: Space, client: Client, settings: Settings):
-        self.space, self.client, self.settings = space, client, settings
+    def __init__(self, space: Space, client: Client):
+        self.space, self.client, self.options = space, client, client.options
         self.stopped = ""  # why the model is not asked any more
         self._row = 0  # failures
         self._briefing: Briefing | None = None
         self._waiting: dict[str, Exchange] = {}  # by configuration: of proposals not observed yet
-        context = settings.context
-        client.answer_tokens = min(settings.answer_tokens or min(context // 4, 4096), context // 2)
 
     def ask(self, history: History, count: int = 1) -> list[Proposal]:
         """Legal proposals that were not tried; none where the model failed. Sets `stopped`."""
         if self.stopped:
             return []
-        most = self.client.budget.requests
+        most = self.options.requests
         left = None if most is None else most - self.client.spent.requests
         try:
             asked = self._request(history, Question(count, left))
@@ -107,7 +90,7 @@ class Asker:
         self._row += 1
         if hopeless:
             self.stopped = failure
-        elif self._row >= self.settings.most_failures:
+        elif self._row >= self.options.most_failures:
             self.stopped = f"{self._row} failures in a row, the last: {failure}"
         return []
 
@@ -119,8 +102,8 @@ class Asker:
                 return excerpt(self.space.kernel, self.space.variant, names, length)
 
             self._briefing = Briefing(
-                self.space, self.settings.facts, lru_cache(self.settings.source or from_tree),
-                rules_of(self.space), self.settings.context, self.client.answer_tokens)
+                self.space, self.options.facts, lru_cache(self.options.source or from_tree),
+                rules_of(self.space), self.options.context, self.client.answer_tokens)
         return self._briefing
 
     def _calibrate(self, asked: prompt.Asked, exchange: Exchange) -> None:

@@ -47,7 +47,6 @@ class Reply:
     tokens_out: int = 0
     status: int = 0  # of HTTP
     retry_after: float | None = None  # seconds that the server asks for
-    seconds: float | None = None  # what it took, where that is not for the caller to measure
 
     @property
     def hopeless(self) -> bool:

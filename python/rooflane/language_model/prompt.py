@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rooflane.archive.tables import difference
 from rooflane.language_model.client import tokens_of
+from rooflane.report.run import nanoseconds
 from rooflane.tuning import Configuration, History, Space, Trial, Tunable
 
 CONTEXT = 8192  # tokens, of a model that nothing is known of
@@ -165,7 +167,7 @@ def _task(space: Space) -> str:
             lines.append(f"{name}: {json.dumps(told, separators=(', ', ': '))[:600]}")
     if len(space.candidates) > 1:
         lines.append("The variant's own cost model chose the default; its next choices were: "
-                     + "; ".join(_difference(candidate.configuration, space.default)
+                     + "; ".join(difference(candidate.configuration, space.default)
                                  for candidate in space.candidates[1:4]))
     return "\n".join(lines)
 
@@ -211,20 +213,15 @@ def _standing(history: History) -> str:
     default_ns = [ns for trial in history.trials for ns in trial.default_ns]
     default = statistics.median(default_ns) if default_ns else None
     if default is not None:
-        lines.append(f"The default takes {_time(default)}.")
+        lines.append(f"The default takes {nanoseconds(default)}.")
     if space.roof_ns:
-        line = f"The machine's ceilings allow {_time(space.roof_ns)} at best"
+        line = f"The machine's ceilings allow {nanoseconds(space.roof_ns)} at best"
         if default:
             share = space.roof_ns / default
             line += f": the default reaches {share:.0%} of the roof"
             line += f", the best so far {share * best.speed_up:.0%}" if best else ""
         lines.append(line + ".")
     return "\n".join(lines)
-
-
-def _time(ns: float) -> str:
-    return next(f"{ns / scale:.4g} {unit}" for scale, unit in
-                ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")) if ns >= scale or scale == 1)
 
 
 def _history(history: History, question: Question, entries: int) -> str:
@@ -250,18 +247,12 @@ def _history(history: History, question: Question, entries: int) -> str:
 
 
 def _attempt(trial: Trial, default: Configuration) -> str:
-    what = _difference(trial.configuration, default)
+    what = difference(trial.configuration, default)
     if trial.correct and trial.ratio:
         low, high = 1 / trial.ratio.high, 1 / trial.ratio.low
         return f"#{trial.number} {trial.speed_up:.3f}x ({low:.3f} to {high:.3f}): {what}"
     reason = " ".join(trial.reason.split())[:120]
     return f"#{trial.number} {trial.outcome.value}{f' ({reason})' if reason else ''}: {what}"
-
-
-def _difference(configuration: Configuration, default: Configuration) -> str:
-    differing = [f"{name}={value}" for name, value in configuration.items()
-                 if default.get(name) != value]
-    return ",".join(differing) or "the default"
 
 
 def _wanted(space: Space, question: Question) -> str:

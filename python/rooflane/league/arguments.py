@@ -28,8 +28,6 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     verb("list", "lists the spaces of a compressed file")
     add = verb("add", "adds files of `tune --export-space` to a compressed file")
     add.add_argument("files", nargs="+", metavar="FILE", type=Path)
-    unpack = verb("unpack", "writes each space of a compressed file as readable JSON")
-    unpack.add_argument("folder", metavar="FOLDER", type=Path)
     run = verb("run", "compares strategies by replay of the spaces")
     run.add_argument("--strategies", metavar="NAME,...", default=STRATEGIES,
                      help=f"default: {STRATEGIES}")
@@ -50,7 +48,6 @@ def arguments_of(words: list[str]) -> argparse.Namespace:
     run.add_argument("--results", metavar="FILE", type=Path,
                      help="keep each strategy's figures here; existing ones are not computed again")
     run.add_argument("--markdown", metavar="FILE", type=Path, help="default: standard output")
-    run.add_argument("--svg", metavar="FILE", type=Path)
     run.add_argument("--json", metavar="FILE", type=Path)
     return parser.parse_args(words)
 

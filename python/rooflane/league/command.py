@@ -5,11 +5,10 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 
-from rooflane.league import chart, spaces, standings
+from rooflane.league import spaces, standings
 from rooflane.league.arguments import arguments_of
 from rooflane.league.contest import Settings, contest
 from rooflane.league.replay import ReplayedSpace
@@ -54,19 +53,10 @@ def _list(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of(files: list[Path]) -> list[Record]:
-    return [made for file in files for made in spaces.read(file)]
-
-
 def _add(arguments: argparse.Namespace) -> int:
-    size = spaces.add(arguments.spaces, _of(arguments.files))
+    size = spaces.add(arguments.spaces,
+                      [made for file in arguments.files for made in spaces.read(file)])
     print(f"{arguments.spaces}: {len(spaces.read(arguments.spaces))} spaces, {size} bytes")
-    return 0
-
-
-def _unpack(arguments: argparse.Namespace) -> int:
-    for file in spaces.unpack(arguments.spaces, arguments.folder):
-        print(file)
     return 0
 
 
@@ -110,8 +100,6 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.markdown.write_text(text, encoding="utf-8")
     else:
         print(text)
-    if arguments.svg:
-        arguments.svg.write_text(chart.svg(league), encoding="utf-8")
     if arguments.json:
         told = asdict(settings) | {"latency_s": dict(settings.latency_s)}
         arguments.json.write_text(json.dumps(standings.as_json(league, told), indent=1,
@@ -119,4 +107,4 @@ def _run(arguments: argparse.Namespace) -> int:
     return 1 if any(result.failure for result in results) else 0
 
 
-RUN = {"list": _list, "add": _add, "unpack": _unpack, "run": _run}
+RUN = {"list": _list, "add": _add, "run": _run}

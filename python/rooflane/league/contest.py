@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,8 +20,6 @@ from rooflane.league.arguments import REPEATS, ROUNDS, SEED_POINTS
 from rooflane.league.score import SHARES, Judge
 from rooflane.league.spaces import Record, key_of, read
 from rooflane.tuning import Space, Strategy
-
-CURVE = 100  # points that are kept of the mean P over time
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,6 @@ class Result:
     at: dict[str, list[float]] = field(default_factory=dict)  # share of the budget -> P then
     # Share of the budget -> whether the winner is within 1 % then.
     within: dict[str, list[bool]] = field(default_factory=dict)
-    curve: list[float] = field(default_factory=list)  # mean of P at CURVE equidistant times
     evaluations: list[int] = field(default_factory=list)
     baseline_within: dict[str, float] = field(default_factory=dict)  # of random search
     failure: str = ""  # why there are no figures
@@ -78,15 +75,12 @@ def play(made: Record, strategy: str, settings: Settings, judge: Judge | None = 
         result.failure = f"{type(error).__name__}: {error}"
         return result
     found = [judge.judge(run) for run in runs]
-    mean = np.mean([one.curve for one in found], axis=0)
     result.scores = [round(one.score, 6) for one in found]
     for share in SHARES:
         place = judge.place(share)
         result.at[f"{share:g}"] = [round(float(one.curve[place]), 6) for one in found]
         result.within[f"{share:g}"] = [bool(one.within[place]) for one in found]
         result.baseline_within[f"{share:g}"] = round(float(judge.within[place]), 6)
-    result.curve = [round(float(mean[judge.place(number / CURVE)]), 6)
-                    for number in range(1, CURVE + 1)]
     result.evaluations = [run.evaluations for run in runs]
     return result
 
@@ -111,8 +105,9 @@ def kept(file: Path) -> list[Result]:
     found = []
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else []:
         try:
-            found.append(Result(**json.loads(line)))
-        except (ValueError, TypeError):
+            told = json.loads(line)
+            found.append(Result(**{one.name: told[one.name] for one in fields(Result)}))
+        except (ValueError, TypeError, KeyError):
             continue
     return found
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import lzma
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -61,7 +60,7 @@ def record(space: Space, machine: dict[str, Any], trials: Sequence[Trial]) -> Re
             entry["default_ns"] += [_rounded(ns, 5) for ns in trial.default_ns]
         else:
             entry.update(outcome=trial.outcome.value, reason=trial.reason, ns=[], default_ns=[])
-    made = {"format": FORMAT, **records.space_record(replace(space, tunables=tuple(tunables))),
+    made = {"format": FORMAT, **records.plain(replace(space, tunables=tuple(tunables))),
             "machine": machine, "default": whole(space.default),
             "configurations": list(entries.values())}
     for candidate in made["candidates"]:
@@ -104,7 +103,7 @@ def check(made: Record) -> None:
 
 def space_of(made: Record, constraints: Constraints) -> Space:
     """The space of a record, with somebody who knows what is legal."""
-    return replace(records.space_of(made), constraints=constraints, legal=tuple(
+    return replace(records.made(Space, made), constraints=constraints, legal=tuple(
         dict(entry["configuration"]) for entry in made["configurations"]
         if entry["outcome"] != Outcome.REFUSED.value))
 
@@ -122,7 +121,7 @@ def machine_of(made: Record) -> str:
 
 def title_of(made: Record) -> str:
     """A line that names the space, without its machine."""
-    return records.space_of(made).title
+    return records.made(Space, made).title
 
 
 def key_of(made: Record) -> str:
@@ -172,14 +171,3 @@ def add(path: Path, made: Iterable[Record]) -> int:
     records = {key_of(one): one for one in (read(path) if path.exists() else [])}
     records.update((key_of(one), one) for one in made)
     return write(path, records.values())
-
-
-def unpack(path: Path, folder: Path) -> list[Path]:
-    """Writes each record of a compressed file as readable JSON; the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for number, made in enumerate(read(path), 1):
-        name = re.sub(r"[^a-z0-9]+", "-", title_of(made).lower()).strip("-")
-        files.append(folder / f"{number:03}-{name[:100]}.json")
-        files[-1].write_text(json.dumps(made, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    return files

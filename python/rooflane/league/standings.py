@@ -27,7 +27,6 @@ class Standing:
     at: dict[str, Estimate]  # share of the budget -> P then
     within: dict[str, Estimate]  # -> probability that the winner is within 1 % of the optimum
     groups: dict[str, Estimate]  # "gemm hwy" -> score
-    curve: list[float]
     evaluations: float  # the median over everything
 
     @property
@@ -83,7 +82,7 @@ def league_of(results: Sequence[Result], seed: int = 0) -> League:
             estimate(scores[first] - scores[name], overall[first] - overall[name]),
             at={key: over([one.at[key] for one in found]) for key in KEYS},
             within={key: over([one.within[key] for one in found]) for key in KEYS},
-            groups=groups, curve=list(map(float, np.mean([one.curve for one in found], axis=0))),
+            groups=groups,
             evaluations=float(np.median([n for one in found for n in one.evaluations]))))
     return League(standings, {key: float(np.mean([one.baseline_within[key]
                                                   for one in rows[first]])) for key in KEYS},

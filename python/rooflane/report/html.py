@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 from rooflane import drawing
+from rooflane.archive.tables import by
 from rooflane.drawing import esc
 from rooflane.report.run import Run, times
-from rooflane.report.sections import Table, by, tables
+from rooflane.report.sections import Table, tables
 from rooflane.tuning import Trial, text_of
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -43,13 +44,13 @@ def render_html(run: Run) -> str:
     """The whole page."""
     made = tables(run)
     links = "".join(f'<a href="#s{at}">{esc(table.name)}</a> ' for at, table in enumerate(made)
-                    if not table.name.startswith(("Impact, f", "Impact, m", "Requests")))
+                    if not table.name.startswith("Requests"))
     parts = []
     for at, table in enumerate(made):
         parts.append(f'<h2 id="s{at}">{esc(table.name)}</h2>')
         if table.name == "Convergence":
             parts.append(_convergence(run))
-        parts.append(_definitions(table) if not table.head else _table(table))
+        parts.append(_definitions(table) if not any(table.head) else _table(table))
     if run.exchanges:
         parts.append(_exchanges(run))
     parts.append(_attempts(run))
@@ -67,17 +68,14 @@ def render_html(run: Run) -> str:
 
 def _definitions(table: Table) -> str:
     entries = "".join(f"<dt>{esc(name)}</dt><dd>{esc(value)}</dd>" for name, value in table.rows)
-    return f'<div class="card"><dl>{entries}</dl>{_notes(table)}</div>'
-
-
-def _notes(table: Table) -> str:
-    return "".join(f'<p class="soft">{esc(note)}</p>' for note in table.notes)
+    return f'<div class="card"><dl>{entries}</dl></div>'
 
 
 def _table(table: Table) -> str:
     if not table.rows:
         return f'<p class="soft">{esc(table.empty)}</p>'
-    return _grid(table.head, [(row, False) for row in table.rows]) + _notes(table)
+    return _grid(table.head, [(row, False) for row in table.rows]) + "".join(
+        f'<p class="soft">{esc(note)}</p>' for note in table.notes)
 
 
 def _grid(head: list[str], rows: list[tuple[list[str], bool]]) -> str:

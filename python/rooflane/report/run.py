@@ -2,20 +2,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rooflane.tuning import (
-    Configuration,
-    Exchange,
-    Neighbour,
-    Outcome,
-    Ratio,
-    Space,
-    Trial,
-    Verdict,
-    text_of,
-)
+from rooflane.tuning import Configuration, Exchange, History, Ratio, Space, Trial, Verdict
 
 
 @dataclass
@@ -29,16 +19,11 @@ class Run:
     seed: int | None = None
     machine: str = ""
     program: str = ""  # version and build
-    # Libraries and peers on the same problem: time over the default's.
-    libraries: Mapping[str, Ratio] = field(default_factory=dict)
-    sizes: Sequence[Neighbour] = ()  # further ones that the chosen configuration was tried at
-    notes: Sequence[str] = ()
 
     @property
     def best(self) -> Trial | None:
         """The trial that measured fastest; not always what was chosen."""
-        correct = [trial for trial in self.trials if trial.correct]
-        return min(correct, key=lambda trial: trial.ratio.value) if correct else None
+        return History(self.space, list(self.trials)).best
 
     @property
     def chosen(self) -> Configuration:
@@ -60,13 +45,6 @@ class Run:
         samples = [sample for trial in self.trials for sample in trial.default_ns]
         return statistics.median(samples) if samples else None
 
-    @property
-    def chosen_trial(self) -> Trial | None:
-        """The search's trial of the chosen configuration."""
-        text = text_of(self.chosen)
-        return next((trial for trial in self.trials
-                     if trial.correct and text_of(trial.configuration) == text), None)
-
     def bests(self) -> list[tuple[Trial, float]]:
         """Each trial that became the best so far, and the seconds at its end."""
         found: list[tuple[Trial, float]] = []
@@ -77,13 +55,6 @@ class Run:
                 found.append((trial, elapsed))
         return found
 
-    def all_sizes(self) -> list[Neighbour]:
-        """The chosen configuration at its own size, at the neighbours and at further sizes."""
-        if not self.verdict:
-            return list(self.sizes)
-        own = Neighbour(self.space.shape, Outcome.CORRECT, ratio=self.verdict.ratio)
-        return [own, *self.verdict.neighbours, *self.sizes]
-
 
 def times(ratio: Ratio | None) -> str:
     """A speed-up with its interval: "1.20× [1.18, 1.22]"."""
@@ -92,23 +63,12 @@ def times(ratio: Ratio | None) -> str:
     return f"{1 / ratio.value:.3f}× [{1 / ratio.high:.3f}, {1 / ratio.low:.3f}]"
 
 
-def duration(seconds: float) -> str:
-    """Seconds for people."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
 def nanoseconds(ns: float | None) -> str:
     """A time in the unit that suits it."""
     if ns is None:
         return ""
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if ns >= scale:
-            return f"{ns / scale:.4g} {unit}"
-    return f"{ns:.4g} ns"
+    return next(f"{ns / scale:.4g} {unit}" for unit, scale in
+                (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1)) if ns >= scale or scale == 1)
 
 
 def per_cent(share: float) -> str:

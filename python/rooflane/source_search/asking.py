@@ -9,14 +9,14 @@ import re
 
 from rooflane.judging import MOST_CHARACTERS
 from rooflane.language_model import answer, prompt
-from rooflane.language_model.asking import OWN, Asker, Settings
+from rooflane.language_model.asking import OWN, Asker
 from rooflane.language_model.client import Client
 from rooflane.language_model.endpoint import Reply, Request
 from rooflane.language_model.prompt import Question
 from rooflane.source_search import request
 from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.strategies.proposer import LONGEST_NOTE, Failed, Program
-from rooflane.tuning import Exchange, History, Proposal, Space
+from rooflane.tuning import History, Proposal, Space
 
 PROPOSER = "proposer"  # the source of a program's proposals
 LONGEST_HEAD = 1000  # characters of a function's arguments
@@ -48,22 +48,20 @@ class ProgramTransport:
 
 
 class SourceAsker(Asker):
-    """Asks the model, or the program, behind `client`. `earlier`: the exchanges of the resumed run;
-    their sources get their numbers again."""
+    """Asks the model, or the program, behind `client`. The sources of a resumed run get their
+    numbers again."""
 
-    def __init__(self, space: Space, client: Client, settings: Settings,
-                 evaluator: SourceEvaluator, to_program: bool,
-                 earlier: tuple[Exchange, ...] = ()):
-        super().__init__(space, client, settings)
+    def __init__(self, space: Space, client: Client, evaluator: SourceEvaluator, to_program: bool):
+        super().__init__(space, client)
         self.own = PROPOSER if to_program else OWN
         self._evaluator, self._to_program = evaluator, to_program
-        for exchange in earlier:
+        for exchange in self.options.earlier:
             if not exchange.failure:
                 for text, _ in sources_of(exchange.answer, space.kernel):
                     evaluator.sources.add(text)
 
     def _request(self, history: History, question: Question) -> prompt.Asked:
-        document = request.document_of(history, self._evaluator, question, self.settings.facts)
+        document = request.document_of(history, self._evaluator, question, self.options.facts)
         if self._to_program:
             return request.ask_program(document)
         return request.ask_model(document, self._brief())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from rooflane import judging, program
-from rooflane.evaluator import Evaluation, Evaluator, Refused, Step, Target
+from rooflane.evaluator import Evaluator, Refused, Step, Target
 from rooflane.judging import Judge, Request
 from rooflane.source_search.sources import DEFAULT, TUNABLES, Sources
 from rooflane.tuning import Configuration, Cost, Outcome, Ratio, Space, Trial
@@ -63,13 +63,13 @@ class SourceEvaluator:
                 self.documents[_place(trial.configuration)] = document
 
     def evaluate(self, configurations: Sequence[Configuration], steps: Sequence[Step] = (),
-                 best: float = 1, fresh: bool = False) -> list[Evaluation]:
+                 best: float = 1, fresh: bool = False) -> list[Trial]:
         """Judges each; how many rounds it takes is the judge's matter. `fresh`: by other hidden
         shapes and values than before. Raises Refused."""
         del steps, best
         return [self._one(each, self.target.seed + 1000 * fresh) for each in configurations]
 
-    def _one(self, configuration: Configuration, seed: int) -> Evaluation:
+    def _one(self, configuration: Configuration, seed: int) -> Trial:
         target, begin = self.target, time.monotonic()
         request = Request(
             target.shape.partition(":")[0], (target.shape,), target.threads,
@@ -89,9 +89,9 @@ class SourceEvaluator:
             ns, default_ns = [one["ns"]], [one["p50_us"] * 1e3]
         if outcome is Outcome.CORRECT and ratio is None:
             reason = f"not timed beside {target.variant}: {reason}"
-        return Evaluation(
-            configuration, outcome, f"{reason} (attempt {document['attempt']})", ratio, ns,
-            default_ns, None, None, 0, Cost(time=time.monotonic() - begin))
+        return Trial(0, configuration, outcome, reason=f"{reason} (attempt {document['attempt']})",
+                     ratio=ratio, ns=ns, default_ns=default_ns,
+                     cost=Cost(time=time.monotonic() - begin))
 
 
 def reason_of(document: dict[str, Any]) -> str:

@@ -43,19 +43,14 @@ class Options:
     requests: int | None = None  # at most
     tokens: int | None = None
     seconds: float | None = None
-    context: int | None = None
+    context: int = 8192  # tokens, of a model that nothing is known of
+    answer_tokens: int | None = None  # None: a quarter of the context, 4096 at most
     answer_timeout: float = 60
+    most_failures: int = 5  # in a row; then the model is not asked again
+    source: Callable[[int], str] | None = None  # the kernel's in so many characters; from the tree
     facts: Mapping[str, Any] = field(default_factory=dict)  # traits and roofs for the request
     on_exchange: Callable[[Exchange], None] = lambda exchange: None
     earlier: tuple[Exchange, ...] = ()  # of the run that goes on
-
-    @property
-    def asking(self) -> dict[str, Any]:
-        """How many proposals a language model is asked for, and how often."""
-        if not self.generations:
-            return {"mode": "one"}
-        return {"mode": "generations", "generations": self.generations,
-                "per_generation": self.per_generation}
 
 
 def check_name(name: str) -> str:
@@ -90,7 +85,7 @@ def options_of(given: argparse.Namespace, facts: Mapping[str, Any]) -> Options:
     if given.strategy != "source" and (given.strategy == "proposer") != bool(given.proposer):
         raise ValueError("--strategy proposer and --proposer CMD go together")
     return Options(facts=facts, **{name: value for name, value in vars(given).items()
-                                   if name in Options.__dataclass_fields__})
+                                   if name in Options.__dataclass_fields__ and value is not None})
 
 
 def make(name: str, space: Space, seed: int, options: Options | None = None) -> Strategy:
@@ -108,8 +103,8 @@ def make(name: str, space: Space, seed: int, options: Options | None = None) -> 
         asker = Proposer(space, options.proposer, seed, options.proposer_timeout)
         return Asked(name, asker, Local("local", space, seed))
     from rooflane.language_model.asking import Asker
-    return Asked(name, Asker(space, client_of(options), settings_of(options)),
-                 Local("local", space, seed), **options.asking)
+    return Asked(name, Asker(space, client_of(options)),
+                 Local("local", space, seed), options.generations, options.per_generation)
 
 
 def seeds(space: Space, count: int = 4) -> list[Configuration]:
@@ -136,20 +131,7 @@ def seeds(space: Space, count: int = 4) -> list[Configuration]:
 
 
 def client_of(options: Options, transport: Any = None) -> Any:
-    """A client within the budgets; of the endpoint that the environment names, unless a transport
-    is given."""
-    from rooflane.language_model.client import Budget, Client
+    """A client of the endpoint that the environment names, unless a transport is given."""
+    from rooflane.language_model.client import Client
     from rooflane.language_model.endpoint import Endpoint
-    return Client(transport or Endpoint.from_environment(),
-                  budget=Budget(options.requests, options.tokens, options.seconds),
-                  timeout=options.answer_timeout, on_exchange=options.on_exchange,
-                  earlier=options.earlier)
-
-
-def settings_of(options: Options) -> Any:
-    """How a model is asked."""
-    from rooflane.language_model.asking import Settings
-    settings = Settings(facts=options.facts)
-    if options.context is not None:
-        settings.context = options.context
-    return settings
+    return Client(transport or Endpoint.from_environment(), options)

@@ -7,8 +7,6 @@ from typing import Protocol
 
 from rooflane.tuning import History, Proposal, Strategy, Trial
 
-MODES = ("one", "generations")
-
 
 class Asker(Protocol):
     """Who is asked."""
@@ -25,18 +23,16 @@ class Asker(Protocol):
 
 
 class Asked:
-    """Mode `one` asks for one proposal when there is none left; mode `generations` asks
-    `generations` times for `per_generation` each. `stand_in` takes the other trials."""
+    """Asks for one proposal when there is none left, or `generations` times for `per_generation`
+    each. `stand_in` takes the other trials."""
 
-    def __init__(self, name: str, asker: Asker, stand_in: Strategy, mode: str = "one",
-                 generations: int = 5, per_generation: int = 3):
-        if mode not in MODES:
-            raise ValueError(f"mode '{mode}'; valid: {', '.join(MODES)}")
-        if generations < 1 or per_generation < 1:
+    def __init__(self, name: str, asker: Asker, stand_in: Strategy,
+                 generations: int | None = None, per_generation: int = 3):
+        if (generations or 1) < 1 or per_generation < 1:
             raise ValueError("generations and per_generation are at least 1")
         self.name, self.asker, self.stand_in = name, asker, stand_in
-        self._left = generations if mode == "generations" else None
-        self._count = per_generation if mode == "generations" else 1
+        self._left = generations or None
+        self._count = per_generation if generations else 1
         self._queue: deque[Proposal] = deque()
 
     def propose(self, history: History) -> Proposal:

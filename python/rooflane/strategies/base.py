@@ -16,6 +16,12 @@ ENUMERABLE = 20_000
 DRAWS, BATCHES = 64, 4
 
 
+def changes(asked: Configuration, found: Configuration) -> str:
+    """"mc 97 -> 96, kc 0 -> 64": what became of values."""
+    return ", ".join(f"{name} {value} -> {found[name]}" for name, value in asked.items()
+                     if name in found and found[name] != value)
+
+
 class Grid:
     """The values of a space: of each tunable those worth trying, and those that the default and the
     model's candidates have besides."""

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from cmaes import CMAwM
 
-from rooflane.strategies.base import Search
+from rooflane.strategies.base import Search, changes
 from rooflane.tuning import Configuration, Exhausted, History, Proposal, Space, Trial, text_of
 
 TRIES = 16  # suggestions that are known already; then a neighbour of the last one is taken
@@ -51,9 +51,7 @@ class CmaEs(Search):
             found = self.space.constraints.nearest([wanted])[0].configuration
             if self.is_new(found):
                 self._asked[text_of(found)] = told
-                changed = ", ".join(f"{name} {wanted[name]} -> {value}"
-                                    for name, value in found.items()
-                                    if name in wanted and value != wanted[name])
+                changed = changes(wanted, found)
                 return Proposal(found, note=f"corrected: {changed}" if changed else "")
         return self._near(wanted)
 

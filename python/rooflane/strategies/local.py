@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 
-from rooflane.strategies.base import Search
+from rooflane.strategies.base import Search, changes
 from rooflane.tuning import Configuration, Exhausted, History, Proposal, Space, Trial, text_of
 
 
@@ -38,7 +38,7 @@ class Local(Search):
         if centre := self._centre():
             for far in (1, 2) if self._top is self._best else (1,):
                 if found := self._untried(centre, far):
-                    return Proposal(found, note=self._note(found, centre))
+                    return Proposal(found, note=changes(centre, found))
         start = self.grid.random(self.chance, self.seen)
         if start is None:
             raise Exhausted("no further configuration was found")
@@ -66,11 +66,6 @@ class Local(Search):
             if self.is_new(configuration):
                 return configuration
         return None
-
-    @staticmethod
-    def _note(found: Configuration, centre: Configuration) -> str:
-        return ", ".join(f"{name} {centre.get(name)} -> {value}"
-                         for name, value in found.items() if value != centre.get(name))
 
 
 def _faster(best: Trial | None, trial: Trial) -> Trial:

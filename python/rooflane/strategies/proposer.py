@@ -18,7 +18,9 @@ import time
 from collections import Counter
 from typing import IO, Any
 
-from rooflane.tuning import Configuration, History, Proposal, Space, Trial, text_of
+from rooflane.archive.records import plain
+from rooflane.strategies.base import changes
+from rooflane.tuning import History, Proposal, Space, Trial, text_of
 
 PROTOCOL = 1
 MOST_FAILURES = 3  # in a row
@@ -131,7 +133,7 @@ class Proposer:
         if self._program is None:
             self._program = Program(self._command)
             messages.append({"rooflane_proposer": PROTOCOL, "seed": self._seed,
-                             "space": description(self._space)})
+                             "space": plain(self._space)})
         new, self._told = history.trials[self._told:], len(history.trials)
         best = history.best
         messages.append({"ask": {
@@ -159,8 +161,9 @@ class Proposer:
                     for name, value in one.items()} for one in known]
         complete = [{**self._space.default, **one} for one in clamped]
         legal = self._space.constraints.nearest(complete)
-        return [Proposal(one.configuration, note=joined(note, asked, one.configuration))
-                for asked, one in zip(known, legal)]
+        changed = [changes(asked, one.configuration) for asked, one in zip(known, legal)]
+        return [Proposal(one.configuration, note="; ".join(filter(None, (
+            note, each and f"corrected: {each}")))) for each, one in zip(changed, legal)]
 
 
 def whole(name: str, value: Any) -> int:
@@ -172,22 +175,3 @@ def whole(name: str, value: Any) -> int:
         return int(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise Failed(f"{name} {str(value)[:80]} is not a whole number") from error
-
-
-def joined(note: str, asked: Configuration, found: Configuration) -> str:
-    """The program's note, and what became of its values."""
-    changed = ", ".join(f"{name} {value} -> {found.get(name)}" for name, value in asked.items()
-                        if found.get(name) != value)
-    return "; ".join(part for part in (note, f"corrected: {changed}" if changed else "") if part)
-
-
-def description(space: Space) -> dict[str, Any]:
-    """A space for a program."""
-    return {"kernel": space.kernel, "variant": space.variant, "shape": space.shape,
-            "math": space.math, "threads": space.threads, "isa": space.isa,
-            "device": space.device, "problem": space.problem, "roof_ns": space.roof_ns,
-            "tunables": [{"name": t.name, "meaning": t.meaning, "least": t.least, "most": t.most,
-                          "values": list(t.values)} for t in space.tunables],
-            "default": space.default,
-            "candidates": [{"configuration": c.configuration, "predicted_ns": c.predicted_ns}
-                           for c in space.candidates]}

@@ -5,15 +5,15 @@ import argparse
 import json
 import math
 import os
-import re
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rooflane import program, report, strategies
+from rooflane import report, strategies
 from rooflane.archive.place import ArchiveError
+from rooflane.archive.records import plain
 from rooflane.archive.store import Archive
 from rooflane.evaluator import Evaluator, Lost, Refused, Target
 from rooflane.league import spaces
@@ -47,7 +47,7 @@ def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
     if not (given.shape or given.preset or given.model):
         raise Wrong("--shape, --preset or --model says what to tune")
     try:
-        listed = evaluator.list(given.shape, given.preset)
+        listed = evaluator.list(given.shape, given.preset, given.model)
     except Refused as refused:
         raise Wrong(str(refused)) from None
     kernels = {kernel["name"]: kernel for kernel in listed["kernels"]}
@@ -58,10 +58,6 @@ def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
     for problem in listed["problems"]:
         kernel_of[problem["text"]] = problem["kernel"]
         weights[problem["text"]] = weights.get(problem["text"], 0) + 1
-    for model in given.model:
-        for calls, text in calls_of_model(model):
-            kernel_of[text] = text.partition(":")[0]
-            weights[text] = weights.get(text, 0) + calls
     problems = [text for text in weights if given.kernel in (None, kernel_of[text])]
     if not problems:
         raise Wrong(f"none of the problems is of {given.kernel}")
@@ -88,19 +84,6 @@ def targets_of(given: argparse.Namespace, evaluator: Evaluator) -> list[Target]:
     if not targets:
         raise Unavailable(f"{given.variant} has tunables for none of the problems")
     return targets
-
-
-def calls_of_model(name: str) -> list[tuple[int, str]]:
-    """How often a model calls which problem, step by step. Raises Wrong, Unavailable."""
-    try:
-        text = program.run(program.path(), ["model", name, "--dry-run"]).stdout
-    except program.Refused as refused:
-        error = Wrong if refused.status == program.ARGUMENT else Unavailable
-        raise error(str(refused)) from None
-    found = re.findall(r"^\S+ +(\d+) +(\S+:\S+)$", text, re.MULTILINE)
-    if not found:
-        raise Wrong(f"--model {name}: it has no steps")
-    return [(int(calls), problem) for calls, problem in found]
 
 
 def thread_counts(given: argparse.Namespace, variant: dict[str, Any],
@@ -138,25 +121,20 @@ class Progress:
         """Replaces the line."""
         if self._shown:
             width = max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
-            line = f"[{self._index + 1}/{self._total}] {text}"
-            print(f"\r\x1b[K{line[:width]}", end="", file=sys.stderr, flush=True)
+            line = f"[{self._index + 1}/{self._total}] {text}"[:width] if text else ""
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         """Removes it."""
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self.show("")
 
     def of_history(self, history: History) -> None:
         """After a trial."""
+        of = ("" if history.trials_left is None
+              else f" of {len(history.trials) + history.trials_left}")
         best = history.best
-        text = f"{history.space.shape}: {len(history.trials)} evaluations"
-        if history.trials_left is not None:
-            text += f" of {len(history.trials) + history.trials_left}"
-        if history.seconds_left is not None:
-            text += f", {max(0, history.seconds_left):.0f} s left"
-        if best is not None:
-            text += f", best {best.speed_up:.3f}x: {text_of(best.configuration)}"
-        self.show(text)
+        self.show(f"{history.space.shape}: {len(history.trials)} evaluations{of}" + (
+            f", best {best.speed_up:.3f}x: {text_of(best.configuration)}" if best else ""))
 
 
 @dataclass
@@ -233,11 +211,15 @@ class Tuning:
         try:
             work(*arguments)
         except (Refused, Lost) as error:
-            self.progress.clear()
-            self.failed.append(f"{target.shape}: {error}")
-            print(f"rooflane: {self.failed[-1]}", file=sys.stderr)
+            self.fail(target, error)
             return False
         return True
+
+    def fail(self, target: Target, error: Exception) -> None:
+        """Reports a target that has no result."""
+        self.progress.clear()
+        self.failed.append(f"{target.shape}: {error}")
+        print(f"rooflane: {self.failed[-1]}", file=sys.stderr)
 
     def tune(self, target: Target, left: int) -> None:
         """One search with its last comparison; so many are left. Raises Refused, Lost."""
@@ -393,7 +375,8 @@ class Tuning:
             folder /= "".join(c if c.isalnum() or c in "=,-" else "-" for c in name)
         machine, build = done.facts["machine"], done.facts["build"]
         report.write(folder, report.Run(
-            done.space, done.history.trials, done.verdict, self.archive.exchanges(done.run),
+            done.space, done.history.trials, done.verdict,
+            self.archive.record_of(done.run).exchanges,
             self.given.strategy, self.given.seed, machine["cpu"],
             f"rooflane {build.get('commit', '')}".strip()))
 
@@ -486,12 +469,8 @@ def overall(done: list[Course]) -> str:
 
 def space_document(space: Space) -> dict[str, Any]:
     """What --space prints of one."""
-    return {"title": space.title, "shape": space.shape, "variant": space.variant,
-            "threads": space.threads, "cache": space.cache, "isa": space.isa,
-            "device": space.device, "math": space.math, "roof_ns": space.roof_ns,
+    return {"title": space.title, "cache": space.cache, **plain(space),
             "default": text_of(space.default), "prediction_error": space.prediction_error,
-            "tunables": [{"name": t.name, "meaning": t.meaning, "least": t.least, "most": t.most,
-                          "values": t.values, "selects": t.selects} for t in space.tunables],
             "candidates": [{"tuning": text_of(c.configuration), "predicted_ns": c.predicted_ns}
                            for c in space.candidates]}
 

@@ -44,9 +44,10 @@ def keep(path: Path, machine: dict[str, Any], space: Space, verdict: Verdict,
     entry = entry_of(space, verdict, build)
     with _locked(path):
         document = _read(path, machine)
+        # An entry that names no state of the caches is of the one that such a problem usually has.
+        usual = {"cache": space.problem.get("usual_cache", "warm")}
         document["entries"] = [other for other in document["entries"]
-                               if any(({"cache": space.cache} | other).get(key) != entry[key]
-                                      for key in KEYS)]
+                               if any((usual | other).get(key) != entry[key] for key in KEYS)]
         if verdict.chosen != space.default:
             document["entries"].append(entry)
         files.replace(path, _text_of(document))

@@ -17,16 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rooflane.evaluator import (
-    Comparison,
-    Evaluation,
-    Evaluator,
-    Lost,
-    Refused,
-    Rounds,
-    Step,
-    Target,
-)
+from rooflane.evaluator import Comparison, Evaluator, Lost, Refused, Rounds, Step, Target
 from rooflane.tuning import (
     Configuration,
     Finalist,
@@ -66,22 +57,13 @@ NEVER = 1e9  # a ratio that excludes nobody
 ITSELF = Comparison(Ratio(1, 1, 1), "equal", 1)
 
 
-def ranked(history: History) -> list[Trial]:
-    """The correct trials, the fastest first, each configuration once and the default left out."""
-    chosen: dict[str, Trial] = {}
-    for trial in sorted((trial for trial in history.trials if trial.correct),
-                        key=lambda trial: trial.ratio.value):
-        if trial.configuration != history.space.default:
-            chosen.setdefault(text_of(trial.configuration), trial)
-    return list(chosen.values())
-
-
 def best_of(history: History) -> list[Configuration]:
     """The finalists. Those that are certainly slower than the fastest or the default, by more than
     a process changes, take no part."""
     limit = PROCESS * min(1.0, history.best.ratio.high) if history.best else 0
-    return [trial.configuration for trial in ranked(history)
-            if trial.ratio.low <= limit][:FINALISTS]
+    return [trial.configuration for trial in history.ranked()
+            if trial.ratio.low <= limit and trial.configuration != history.space.default
+            ][:FINALISTS]
 
 
 @dataclass
@@ -109,7 +91,7 @@ class Final:
         self._workspace = [0] * len(self._field)
         self._chance = random.Random(seed)
         self._seconds = 0.0  # of all repetitions
-        self.on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None
+        self.on_evaluation: Callable[[Trial], None] = lambda evaluation: None
 
     def race(self, seconds: float = SECONDS,
              on_repetition: Callable[[int, int], None] = lambda repetition, left: None) -> Verdict:
@@ -157,7 +139,7 @@ class Final:
         enough = math.pi / 2 * (spread / ROUNDS_ERROR) ** 2
         return max(ROUNDS, min(MOST_ROUNDS, round(enough)))
 
-    def _add(self, index: int, evaluation: Evaluation) -> None:
+    def _add(self, index: int, evaluation: Trial) -> None:
         if evaluation.outcome is not Outcome.CORRECT:
             if index == 0:
                 raise Refused(f"the default: {evaluation.outcome.value}: {evaluation.reason}")

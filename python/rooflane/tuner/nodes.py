@@ -15,11 +15,13 @@ import socket
 import sys
 import urllib.parse
 
+from rooflane import program
+from rooflane.errors import Unavailable
+from rooflane.tuner import remote
+
 PROGRAMS = {"scheduler": "dask_scheduler", "worker": "dask_worker"}
-# The machine is for what is measured: no dashboard, and no limit that would pause the worker.
-ARGUMENTS = {"scheduler": ["--no-dashboard"],
-             "worker": ["--nthreads", "1", "--nworkers", "1", "--resources", "rooflane=1",
-                        "--memory-limit", "0", "--no-dashboard"]}
+# The machine is for what is measured: no limit that would pause the worker.
+WORKER = ("--nthreads", "1", "--nworkers", "1", "--memory-limit", "0")
 
 
 def _own_address(scheduler: str) -> str | None:
@@ -43,7 +45,13 @@ def main(words: list[str]) -> int:
     if name == "worker" and not rest:
         print("rooflane: worker tcp://HOST:PORT: of the scheduler", file=sys.stderr)
         return 2
-    arguments = list(ARGUMENTS[name])
+    arguments = ["--no-dashboard"]
+    if name == "worker":
+        try:
+            arguments += [*WORKER, "--resources", f"{remote.RESOURCE}{remote.kind()}=1"]
+        except (program.Refused, Unavailable) as refused:
+            print(f"rooflane: {refused}", file=sys.stderr)
+            return program.UNAVAILABLE
     given = {word.partition("=")[0] for word in rest}
     if "--dashboard-address" not in given:
         # Without a dashboard, too, Dask answers HTTP there, on all addresses by default.

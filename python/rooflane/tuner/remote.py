@@ -6,130 +6,66 @@ Dask's scheduler and workers import this module, so they run in the tuner's envi
 from __future__ import annotations
 
 import argparse
-import os
+import hashlib
+import json
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from rooflane.evaluator import Evaluator, Lost, Refused, Target
-from rooflane.tuning import Space, text_of
+from rooflane import program
+from rooflane.evaluator import Evaluator, Lost, Target
 
+RESOURCE = "rooflane-"  # and the kind of a machine: each has one of it
+PARTS = ("build_commit", "compiler", "isa_targets", "traits")  # of doctor's document
 
-@dataclass(frozen=True)
-class Request:
-    """An operation of Evaluator on a target. `default`: what the worker's default must be, or its
-    ratios would be over something else; empty: whatever it is."""
-    op: str  # open, check, nearest, evaluate
-    options: tuple[str, ...]  # of the program
-    timeout: float | None
-    target: Target
-    default: str = ""
-    arguments: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came of it."""
-    value: Any = None
-    failure: str = ""  # refused, lost, differs
-    reason: str = ""
-    status: str = ""  # of a refused request
-    worker: str = ""  # who answers
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What a worker says of itself. Workers of equal fingerprints share a search."""
-    key: str
-    fingerprint: tuple[str, ...]
-    targets: tuple[Target, ...]
-
-
-class _Held:
-    """The program and what is open in it."""
-
-    def __init__(self, options: tuple[str, ...], timeout: float | None):
-        self.made_with = options, timeout
-        self.evaluator = Evaluator(options, timeout)
-        self.target: Target | None = None
-        self.space: Space | None = None
-
-    def open(self, target: Target) -> Space:
-        """The target's space; opened again only where it is not open."""
-        if self.space is None or self.target != target:
-            self.target, self.space = target, None
-            self.space = self.evaluator.open(target)
-        return self.space
-
-
-_held: _Held | None = None
 _lock = threading.Lock()
+_held: dict[tuple[tuple[str, ...], float], Evaluator] = {}  # one
 
 
-def _holding(options: tuple[str, ...], timeout: float | None) -> _Held:
-    global _held
-    if _held is not None and _held.made_with != (options, timeout):
-        _held.evaluator.close()
-        _held = None
-    if _held is None:
-        _held = _Held(options, timeout)
-    return _held
+def kind() -> str:
+    """The same on machines that may share a search: those of one CPU, build, devices with their
+    drivers, and traits, on which the defaults depend. Raises program.Refused."""
+    told = program.ask(program.path(), "doctor")
+    traits = {name: value for name, value in told["traits"].items() if name != "file"}
+    devices = [[device["name"], device["driver"]] for backend in told["device_backends"]
+               for device in backend["devices"]]
+    facts = [told["tuned"]["machine"]["key"], devices,
+             *(({**told, "traits": traits})[part] for part in PARTS)]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def serve(request: Request) -> Answer:
-    """Answers a request; the program starts and opens what it needs."""
-    from distributed import get_worker
-    return replace(answer_to(request), worker=get_worker().address)
+def _holding(given: argparse.Namespace, options: tuple[str, ...]) -> Evaluator:
+    made_with = options, given.timeout
+    if made_with not in _held:
+        for other in _held.values():
+            other.close()
+        _held.clear()
+        _held[made_with] = Evaluator(*made_with)
+    return _held[made_with]
 
 
-def answer_to(request: Request) -> Answer:
-    """The same, on no worker in particular."""
+def targets(given: argparse.Namespace, options: tuple[str, ...]) -> list[Target]:
+    """What the command's arguments mean here. Raises Wrong, Unavailable, Lost."""
+    from rooflane.tuner.command import targets_of
     with _lock:
-        held = _holding(request.options, request.timeout)
+        return targets_of(given, _holding(given, options))
+
+
+def serve(given: argparse.Namespace, options: tuple[str, ...], target: Target, op: str,
+          *arguments: Any) -> Any:
+    """An operation of Evaluator on a target. Raises Refused, Lost."""
+    with _lock:
+        evaluator = _holding(given, options)
         try:
-            space = held.open(request.target)
-            default = text_of(space.default)
-            if request.default and default != request.default:
-                return Answer(failure="differs", reason=f"its default is {default}, "
-                                                        f"not {request.default}")
-            if request.op == "open":
-                return Answer((replace(space, constraints=None), held.evaluator.facts))
-            return Answer(getattr(held.evaluator, request.op)(*request.arguments))
-        except Refused as error:
-            held.space = None
-            return Answer(failure="refused", reason=str(error), status=error.status)
-        except (Lost, OSError) as error:
-            held.space = None
-            return Answer(failure="lost", reason=str(error))
-
-
-def describe(given: argparse.Namespace, options: tuple[str, ...]) -> Machine | str:
-    """This machine's fingerprint, and what the command's arguments mean on it; or why it cannot
-    take part."""
-    from rooflane.tuner.command import Unavailable, Wrong, targets_of
-    if "ROOFLANE_PROGRAM" not in os.environ:
-        return "ROOFLANE_PROGRAM is not set there: start it by scripts/tune.py worker"
-    try:
-        targets = targets_of(given, _holding(options, given.timeout).evaluator)
-    except (Wrong, Unavailable, Lost, OSError) as error:
-        return str(error)
-    reason = ""
-    for target in targets:
-        opened = answer_to(Request("open", options, given.timeout, target))
-        if not opened.failure:
-            return _machine(*opened.value, targets)
-        reason = reason or opened.reason
-    return reason
-
-
-def _machine(space: Space, facts: dict[str, Any], targets: Sequence[Target]) -> Machine:
-    build = facts["build"]
-    key = facts["machine"]["key"]
-    if space.device:
-        key += f", {space.device}"
-    return Machine(key, (key, space.isa, str(facts["driver"]), build.get("commit", ""),
-                         build.get("compiler", ""), str(build["dirty"])), tuple(targets))
+            if op == "open":
+                return replace(evaluator.open(target), constraints=None), evaluator.facts
+            if evaluator.target != target:
+                evaluator.open(target)
+            return getattr(evaluator, op)(*arguments)
+        except Lost:
+            evaluator.close()
+            evaluator.target = None
+            raise
 
 
 def keep(*arguments: Any) -> None:

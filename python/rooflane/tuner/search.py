@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rooflane.archive.store import Archive
-from rooflane.evaluator import Evaluation, Evaluator, Step
+from rooflane.evaluator import Evaluator, Step
 from rooflane.tuning import (
     Configuration,
     Exhausted,
@@ -19,7 +19,6 @@ from rooflane.tuning import (
     Space,
     Strategy,
     Trial,
-    text_of,
 )
 
 # Few rounds for what is certainly slow, more only for contenders; in multiples of the best ratio.
@@ -49,7 +48,6 @@ class Search:
     steps: tuple[Step, ...] = HALVING
     trials: list[Trial] = field(default_factory=list)  # of before
     on_trial: Callable[[History], None] = lambda history: None
-    workspace: dict[str, int] = field(default_factory=dict)  # bytes by configuration's text
 
     def __post_init__(self) -> None:
         self.history = History(self.space)
@@ -82,7 +80,7 @@ class Search:
             self._try(proposal, self.strategy.name, time.monotonic() - begin)
         return self.history
 
-    def again(self, found: Evaluation) -> None:
+    def again(self, found: Trial) -> None:
         """Keeps a further measurement of a configuration, in a fresh process."""
         self._record(found, Proposal(found.configuration, note="measured again"),
                      self.strategy.name, 0)
@@ -100,17 +98,18 @@ class Search:
                 or (limits.patience is not None and best is not None
                     and self._next_number() - 1 - best.number >= limits.patience))
 
-    def _try(self, proposal: Proposal, strategy: str, seconds: float) -> None:
+    def _best(self) -> float:
+        """The ratio of the best so far."""
         best = self.history.best
-        found, = self.evaluator.evaluate([proposal.configuration], self.steps,
-                                         best.ratio.value if best and best.ratio else 1)
+        return best.ratio.value if best and best.ratio else 1
+
+    def _try(self, proposal: Proposal, strategy: str, seconds: float) -> None:
+        found, = self.evaluator.evaluate([proposal.configuration], self.steps, self._best())
         self._record(found, proposal, strategy, seconds)
 
-    def _record(self, found: Evaluation, proposal: Proposal, strategy: str,
-                seconds: float) -> None:
-        trial = trial_of(found, self._next_number(), strategy, proposal)
-        trial.cost.propose = seconds
-        self.workspace[text_of(trial.configuration)] = found.workspace_bytes
+    def _record(self, trial: Trial, proposal: Proposal, strategy: str, seconds: float) -> None:
+        trial.number, trial.strategy = self._next_number(), strategy
+        trial.source, trial.note, trial.cost.propose = proposal.source, proposal.note, seconds
         self.archive.record(self.run, trial)
         self._observe(trial)
         self._ended()  # what is left
@@ -124,12 +123,3 @@ class Search:
     def _observe(self, trial: Trial) -> None:
         self.history.trials.append(trial)
         self.strategy.observe(trial)
-
-
-def trial_of(found: Evaluation, number: int, strategy: str, proposal: Proposal) -> Trial:
-    """An evaluation as a trial."""
-    return Trial(number=number, configuration=found.configuration, outcome=found.outcome,
-                 strategy=strategy, source=proposal.source, note=proposal.note,
-                 reason=found.reason, ratio=found.ratio, ns=found.ns,
-                 default_ns=found.default_ns, error=found.error, threshold=found.threshold,
-                 cost=found.cost)

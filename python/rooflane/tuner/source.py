@@ -9,14 +9,13 @@ import os
 
 from rooflane import files, program, strategies
 from rooflane.archive.store import Archive
-from rooflane.evaluator import Evaluation, Evaluator, Target
+from rooflane.evaluator import Evaluator, Target
 from rooflane.judging import Judge
 from rooflane.source_search.asking import ProgramTransport, SourceAsker
 from rooflane.source_search.evaluator import SourceEvaluator
 from rooflane.source_search.sources import TEMPLATE
 from rooflane.source_search.strategy import OtherFlags
 from rooflane.strategies.asked import Asked
-from rooflane.tuner import final
 from rooflane.tuner.command import Course, Tuning, Wrong, line_of
 from rooflane.tuner.search import Search
 from rooflane.tuning import (
@@ -57,12 +56,11 @@ class SourceTuning(Tuning):
                     trials: list[Trial]) -> Strategy:
         """A language model, or the program of --proposer."""
         transport = ProgramTransport(options.proposer) if options.proposer else None
-        settings = strategies.settings_of(options)
-        settings.answer_tokens = settings.context // 2  # a source is as long as the text about it
-        asker = SourceAsker(space, strategies.client_of(options, transport), settings,
-                            self.evaluator, transport is not None, options.earlier)
+        options.answer_tokens = options.context // 2  # a source is as long as the text about it
+        asker = SourceAsker(space, strategies.client_of(options, transport), self.evaluator,
+                            transport is not None)
         self.evaluator.remember(trials)
-        return Asked("source", asker, OtherFlags(), **options.asking)
+        return Asked("source", asker, OtherFlags(), options.generations, options.per_generation)
 
     def seeds_of(self, space: Space) -> list[Configuration]:
         """The template."""
@@ -72,7 +70,8 @@ class SourceTuning(Tuning):
         """The best sources again: those that came near the fastest, and where all of them turn out
         wrong, the next ones."""
         self.progress.show(f"{space.shape}: the best sources on unseen shapes")
-        ranked, found = final.ranked(search.history), list[Evaluation]()
+        ranked = [one for one in search.history.ranked() if one.configuration != space.default]
+        found = list[Trial]()
         while ranked and not any(one.outcome is Outcome.CORRECT for one in found):
             near = NEAR * ranked[0].ratio.value
             some = [trial.configuration for trial in ranked[:FINALISTS]
@@ -98,7 +97,7 @@ class SourceTuning(Tuning):
         return text
 
 
-def verdict_of(default: Configuration, found: list[Evaluation]
+def verdict_of(default: Configuration, found: list[Trial]
                ) -> tuple[Verdict, Finalist | None]:
     """Who is chosen: the fastest source where it is beyond doubt faster than the default; and the
     fastest right source, chosen or not."""
