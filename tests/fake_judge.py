@@ -48,8 +48,9 @@ def document_of(given: argparse.Namespace, text: str, number: int) -> dict[str, 
         print("rooflane: no jail is possible here: no namespaces", file=sys.stderr)
         sys.exit(int(told["refuse"]))
     if "until" in told:
+        until = Path(told["until"])
         Path(told["until"] + ".judged").touch()
-        while not Path(told["until"]).exists():
+        while not until.exists() and until.parent.exists():  # a test that ended has no folder
             time.sleep(0.02)
     verdict = told.get("verdict", "LOSER")
     if int(given.seed or 1) >= 1000:
