@@ -103,8 +103,8 @@ TEST_CASE("attention: queries and results of every format keep the bound on ever
           "batch=1,heads=2,q_len=40,kv_len=70,head_dim=3,v_dim=37",
           "batch=2,heads=2,q_len=40,kv_len=70,head_dim=32,kv_type=q8_0",
           "batch=1,heads=2,q_len=1,kv_len=3000,head_dim=64,kv_type=f32",
-          "batch=2,heads=4,kv_heads=2,q_len=40,kv_len=333,head_dim=20,window=50,"
-          "softcap=3,mask=1,lengths=1,v_dim=35"}) {
+          ("batch=2,heads=4,kv_heads=2,q_len=40,kv_len=333,head_dim=20,window=50,"
+           "softcap=3,mask=1,lengths=1,v_dim=35")}) {
       Trial(shape + tail).run_all();
     }
   }
