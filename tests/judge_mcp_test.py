@@ -23,13 +23,13 @@ from unittest import mock
 
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
-
-import judging
-import skip
 from rooflane.judging import Judge
 from rooflane.mcp.arguments import BUDGET
 from rooflane.mcp.desk import Desk
 from rooflane.mcp.server import server_of
+
+import judging
+import skip
 
 PROGRAM = ""
 FAKE = Path(__file__).resolve().parent / "fake_judge.py"

@@ -135,8 +135,8 @@ bool touches_memory(pid_t process, const std::string& name, unsigned within_us) 
   constexpr std::size_t most = 8;  // what their pages are costs a walk through all of them
   std::vector<pid_t> all = processes_below(process);
   all.resize(std::min(all.size(), most));
-  // What looks for idle pages (DAMON, reclaim) moves an entry's mark to the page, which all processes
-  // share: what this process touched earlier would count as touched by those.
+  // What looks for idle pages (DAMON, reclaim) moves an entry's mark to the page, which all
+  // processes share: what this process touched earlier would count as touched by those.
   clear_references(getpid(), "1");
   std::vector<pid_t> watched;
   std::copy_if(all.begin(), all.end(), std::back_inserter(watched), forget_touches);
