@@ -222,7 +222,7 @@ TEST_CASE("learned constants are in the file, shipped ones are the program's") {
   const MeasuredTraits read = parse_traits(print_traits(learned));
   CHECK(read.at_isa.constants == learned.at_isa.constants);
   CHECK(traits_of(read, sixteen_cores(), "AVX2", 4).constants.gemm.tile_ops == 61.5);
-  CHECK(complaint(with(print_traits(learned), "gemm.split_l2 1.5", "gemm.split_l2 0.5"))
+  CHECK(complaint(with(print_traits(learned), "gemm.split_l2 2", "gemm.split_l2 0.5"))
             .find("gemm.split_l2 '0.5': a number of at least 1") != std::string::npos);
 }
 

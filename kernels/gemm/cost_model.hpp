@@ -204,12 +204,14 @@ class Costs : protected GemmConstants {
     return blocks * 4 * (4 * lanes_ / traits_.transpose + ops(block_ops) / lanes_);
   }
   // `stored` bytes of operands become rows × cols words in micro-panels `width` wide.
-  double copy(double stored, double rows, double cols, double width, bool transposes,
-              Level to) const {
+  double copy(double stored, double rows, double cols, double width, bool transposes, Level to,
+              Level from) const {
     const double panels = std::ceil(cols / width);
-    const double plain =
-        read(stored, source_) + 4 * rows * cols / rates_.write[std::min(to, in_l3)];
-    if (transposes) return std::max(panels * transposed(rows, std::min(cols, width)), plain);
+    const double plain = read(stored, from) + 4 * rows * cols / rates_.write[std::min(to, in_l3)];
+    if (transposes) {
+      const double whole = std::floor(cols / width), left = cols - whole * width;
+      return std::max(whole * transposed(rows, width) + transposed(rows, left), plain);
+    }
     return ops(rows * panels * vector_ops) + plain;
   }
 

@@ -262,9 +262,14 @@ void Search::add_unpacked(Schedule s) {
     if (kc > 512 && float_bytes * kc * std::min(g_.n, 4 * s.nr) > l2) continue;
     s.kc = s.kb = kc;
     s.mc = rows_of(l2 / 4, kc, g_.m);
-    s.nc = round_up(g_.n, s.nr);
-    if (s.pack_b) s.nc = std::min(s.nc, round_up(l2 / 2 / float_bytes / kc, s.nr));
-    add_shares(s);
+    const int64_t all = round_up(g_.n, s.nr);
+    s.nc = all;
+    // As much of L2 as possible, or as little as leaves room for what is packed next.
+    for (const int64_t bytes : {l2 / 2, l2 / 8}) {
+      if (s.pack_b) s.nc = std::min(all, round_up(bytes / float_bytes / kc, s.nr));
+      add_shares(s);
+      if (!s.pack_b || s.nc == all) break;
+    }
   }
 }
 

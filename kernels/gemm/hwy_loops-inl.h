@@ -36,6 +36,17 @@ struct UnpackedShare {
   bool more;  // the next batch comes next
 };
 
+// pack_b: the part of b that is packed after micro-panels up to `s` of the block of k at p, if it
+// is not transposed meanwhile: the next ones of [s0,s1), or the first of the next block before p1.
+inline PrefetchRows PackedNext(const Job& job, int64_t batch, int64_t s0, int64_t s1, int64_t group,
+                               int64_t s, int64_t p, int64_t p1) {
+  if (s >= s1) s = s0, p += job.kc;
+  if (p >= p1 || job.b.outer != 1) return {};
+  const int64_t begin = job.b_panels.begin(s), end = job.b_panels.begin(std::min(s1, s + group));
+  return {job.b.f32() + batch * job.b.batch_stride + p * job.b.inner + begin, job.b.inner,
+          end - begin};
+}
+
 inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scratch) {
   const Gemm& g = job.g;
   const MicroPanels& b_panels = job.b_panels;
@@ -64,13 +75,13 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
       const int64_t next_p = p + job.kc;
       if (next_p < p1) {
         const int64_t depth = std::min(job.kc, p1 - next_p);
-        if (b.inner == g.n && s1 - s0 == b_panels.count()) {
+        if (!job.pack_b && b.inner == g.n && s1 - s0 == b_panels.count()) {
           block.next_block[0] = {b.f32() + at.batch * b.batch_stride + next_p * g.n, depth * g.n};
         }
-        if (a.inner == g.m && block.i1 - i0 == g.m) {
+        if (a.inner == g.m && block.i1 - i0 == g.m && s1 - s0 <= group) {
           block.next_block[1] = {a.f32() + at.batch * a.batch_stride + next_p * g.m, depth * g.m};
         }
-      } else if (at.more) {
+      } else if (at.more && s1 - s0 <= group) {
         block.next_block[0] = {b.f32() + (at.batch + 1) * b.batch_stride, g.k * g.n};
         block.next_block[1] = {a.f32() + (at.batch + 1) * a.batch_stride, g.m * g.k};
       }
@@ -88,6 +99,7 @@ inline void UnpackedBlocks(const Job& job, const UnpackedShare& at, float* scrat
                   range.s0, range.s1, to);
           }
           block.b = to;
+          block.next_rows = PackedNext(job, at.batch, s0, s1, group, range.s1, p, p1);
         }
         MacroKernel(job, range, block).Run();
       }

@@ -40,6 +40,12 @@ struct PrefetchRange {
   int64_t floats = 0;
 };
 
+// As many rows as the block has steps of k, `width` floats of each, to be prefetched.
+struct PrefetchRows {
+  const float* data = nullptr;
+  int64_t ld = 0, width = 0;
+};
+
 // Rows [i0,i1) × k [p,p+klen) of a, times B micro-panels.
 struct Block {
   int64_t batch = 0, i0 = 0, i1 = 0, p = 0, klen = 0;
@@ -48,6 +54,7 @@ struct Block {
   const float* b = nullptr;  // B micro-panels, the first of columns j0 on at 0; null: read in place
   Sums sums = {};
   PrefetchRange next_block[2] = {};  // what the block after this one reads
+  PrefetchRows next_rows = {};       // what is packed after this block
   // The same of packed operands: its A micro-panels, and its first B micro-panel.
   PrefetchRange next_a = {};
   const float* next_b = nullptr;
@@ -144,8 +151,11 @@ class MacroKernel {
                  : b.f32() + block_.batch * b.batch_stride + block_.p * b.inner + j0 * b_outer;
     // Lines a step of k: one where all micro-tiles together then prefetch all of the next block.
     const int64_t next_floats = block_.next_block[0].floats + block_.next_block[1].floats;
-    const bool one = next_floats <= 16 * tiles_ * (range_.s1 - range_.s0) * block_.klen;
+    const int64_t micro_tiles = tiles_ * (range_.s1 - range_.s0);
+    const bool one =
+        next_floats <= 16 * micro_tiles * block_.klen && block_.next_rows.width <= 16 * micro_tiles;
     if (!one) next_step_ = 3 * 16;
+    next_rows_ = block_.next_rows;
     t_.a = a.f32() + block_.batch * a.batch_stride + block_.p * a.inner + block_.i0 * a.outer;
     t_.a_outer = a.outer;
     t_.a_inner = a.inner;
@@ -167,7 +177,7 @@ class MacroKernel {
           const int64_t vectors = (width + lanes - 1) / lanes;
           compute = (one ? MicroKernelFor<false, 1> : MicroKernelFor<false, 3>)(rows, vectors);
         }
-        if (!PrefetchNextBlock()) PrefetchNextRows(s, count);
+        if (!PrefetchNextPacked() && !PrefetchNextBlock()) PrefetchNextRows(tile, s, count);
         compute(t_);
         if (finishes_) Finish(row, count, j);
         j += width;
@@ -190,12 +200,29 @@ class MacroKernel {
     return true;
   }
 
-  // What the next micro-tile reads of a, beside B micro-panel `s` of this one's.
-  void PrefetchNextRows(int64_t s, int64_t count) {
+  // The rows that are packed next, some columns of all of them with a micro-tile.
+  bool PrefetchNextPacked() {
+    if (next_rows_.width <= 0) return false;
+    t_.prefetch = next_rows_.data;
+    t_.prefetch_step = next_rows_.ld;
+    next_rows_.data += next_step_;
+    next_rows_.width -= next_step_;
+    return true;
+  }
+
+  // What the next micro-tile reads of a, beside B micro-panel `s` of this one's. The last one's
+  // next are the rows of the first in the next block of k.
+  void PrefetchNextRows(int64_t tile, int64_t s, int64_t count) {
     const MatrixView& a = job_.a;
     t_.prefetch = t_.a;
     t_.prefetch_step = 0;
-    if (s + 1 == range_.s1 && a.inner == 1 && a.outer == block_.klen) {
+    if (a.inner == 1 && a.outer != block_.klen) {
+      // A row beside each B micro-panel: the hardware prefetcher starts again with each of them.
+      if (s - range_.s0 >= count) return;
+      t_.prefetch += tile + 1 < tiles_ ? (count + s - range_.s0) * a.outer
+                                       : (s - range_.s0 - rows_.begin(tile)) * a.outer + t_.k;
+      t_.prefetch_step = 1;
+    } else if (s + 1 == range_.s1 && a.inner == 1) {
       // Rows that follow this one's without a gap.
       t_.prefetch += count * t_.k;
       t_.prefetch_step = count;
@@ -223,6 +250,7 @@ class MacroKernel {
   const float* c0_;
   bool finishes_;  // the block is k's last and its sums are c
   PrefetchRange next_;
+  PrefetchRows next_rows_;
   int ranges_begun_ = 0;
   int64_t next_step_ = 16;  // floats a step of k
 };

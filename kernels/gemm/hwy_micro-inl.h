@@ -392,20 +392,13 @@ void PackMicroPanels(const float* from, const MatrixView& x, std::int64_t inners
     }
     return;
   }
-  // x is contiguous across micro-panels: 8 rows of all of them at a time, so that lines shared by
-  // two are read once. 8 rows a power of two apart still fit the ways of one L1 set. The next 8
-  // rows are prefetched, as short ones leave the hardware prefetcher nothing to follow.
-  for (std::int64_t p = 0; p < inners; p += 8) {
-    const std::int64_t rows = std::min<std::int64_t>(8, inners - p);
-    const std::int64_t next_block = std::min<std::int64_t>(8, inners - p - rows);
+  // x is contiguous across micro-panels: a few rows of all of them at a time, so that lines shared
+  // by two are read once and the hardware prefetcher sees long runs. Software prefetches of the
+  // next rows only took L1's fill buffers from it: on a Sapphire Rapids 8 instead of 18 GB/s.
+  for (std::int64_t p = 0; p < inners; p += 4) {
+    const std::int64_t rows = std::min<std::int64_t>(4, inners - p);
     for (std::int64_t q = first; q < last; ++q) {
       const std::int64_t i = begin(q), width = begin(q + 1) - i;
-      const float* next = from + (p + 8) * x.inner + i * x.outer;
-      for (std::int64_t r = 0; r < next_block; ++r) {
-        for (std::int64_t c = 0; c < width; c += 16) {
-          __builtin_prefetch(next + r * x.inner + c, 0, 3);
-        }
-      }
       PackRows(from + p * x.inner + i * x.outer, x.inner, rows, width, to + i * inners + p * width,
                width);
     }

@@ -290,10 +290,10 @@ Workspace workspace_of(const Schedule& s, const Gemm& problem, const MicroTile& 
   return w;
 }
 
-// A piece of b is up to four micro-panels, runs long enough for the hardware to follow, and less
-// where threads would go without. A piece of a is a few A micro-panels, or, where a is contiguous
-// across them, as many as are packed together. Both are more where they are so small that states of
-// pieces would take much memory beside them.
+// A piece of b is up to 16 micro-panels, runs of 3 KB that the hardware prefetcher follows, and
+// less where threads would go without. A piece of a is a few A micro-panels, or, where a is
+// contiguous across them, as many as are packed together. Both are more where they are so small
+// that states of pieces would take much memory beside them.
 PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& tile)
     : phases(times(s.batch_parts, div_up(g.n, s.nc), div_up(g.k, s.kb))),
       batches(div_up(g.batch, s.batch_parts)),
@@ -307,7 +307,7 @@ PackedPieces::PackedPieces(const Schedule& s, const Gemm& g, const MicroTile& ti
   if (!g.prepack) {
     const int64_t panels = div_up(std::min(s.nc, g.n), s.nr);
     const int64_t all = times(batches, blocks, panels);
-    b_panels = std::clamp<int64_t>(all / (2 * s.threads), 1, at_least(4, s.nr));
+    b_panels = std::clamp<int64_t>(all / (2 * s.threads), 1, at_least(micro_panels_at_once, s.nr));
     b_pieces = div_up(panels, b_panels);
   }
   if (s.pack_a) {

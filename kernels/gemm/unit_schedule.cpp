@@ -184,7 +184,7 @@ class Model : Costs {
     const double packed = real(panels * width) * of_k * k;
     const Level to = own ? in_l2 : beyond_l1(times * packed);
     return times * (copy(bytes_of_k(type) * real(g_.k * vectors), of_k * k / word_bytes,
-                         real(panels * width), real(width), along_k, to) +
+                         real(panels * width), real(width), along_k, to, source_) +
                     ops((own ? tile_ops : setup_ops) * real(panels)) + (own ? 0 : taken(packed)));
   }
   double packing_of_a(bool own, int64_t panels) const {

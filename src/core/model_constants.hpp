@@ -19,6 +19,8 @@ namespace rooflane {
 // On problems drawn after the fit, timed on two other Sapphire Rapids, where idle threads sleep:
 //   float32, 1 thread 0.0 and 4.9, 16 threads 4 and 23; with AMX, 16 threads: bf16 1 and 25, int8
 //   16 and 48
+// split_l2 was 1.5 until 2026-11-28: with twice the lines, which is what it means, the regret on a
+// third Sapphire Rapids, one and two threads, fell where b is read again and again in place.
 // Work of a core is counted in vector multiply-adds at peak rate, `ops`: half a cycle where two are
 // started in one.
 struct GemmConstants {
@@ -34,7 +36,7 @@ struct GemmConstants {
   double lead_bytes = 370;
   double followed_runs = 16;
   // Rows of a B micro-panel in place that do not begin a line: each load from L2 needs two lines.
-  double split_l2 = 1.5;
+  double split_l2 = 2;
   // Factors of measured traits: a region that begins while its threads still spin, or have slept;
   // the delay of the last thread; lines that another core wrote, over writing to memory.
   double region_share = 1;
