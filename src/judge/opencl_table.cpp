@@ -240,9 +240,9 @@ std::string opencl_table_of(const Signature& signature, const std::string& sourc
       fmt::runtime(table_template), fmt::arg("tensors", tensors),
       fmt::arg("dimensions", dimensions), fmt::arg("has_local", local.empty() ? 0 : 1),
       fmt::arg("source", c_string(source)), fmt::arg("binary", opencl_binary),
-      fmt::arg("bytes_of", bytes_of_tensor),
-      fmt::arg("function", signature.function), fmt::arg("sizes", sizes),
-      fmt::arg("values", values), fmt::arg("global", checked_sizes("global", global)),
+      fmt::arg("bytes_of", bytes_of_tensor), fmt::arg("function", signature.function),
+      fmt::arg("sizes", sizes), fmt::arg("values", values),
+      fmt::arg("global", checked_sizes("global", global)),
       fmt::arg("local", local.empty() ? "1" : checked_sizes("local", local)),
       fmt::arg("buffers", buffers), fmt::arg("dtypes", dtypes));
 }
