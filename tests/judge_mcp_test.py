@@ -23,7 +23,8 @@ from unittest import mock
 
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
-from rooflane.judging import Judge
+from rooflane import program
+from rooflane.judging import Judge, Request
 from rooflane.mcp.arguments import BUDGET
 from rooflane.mcp.desk import Desk
 from rooflane.mcp.server import server_of
@@ -225,6 +226,15 @@ class Server(unittest.TestCase):
                               source=slow)
 
         self.talk_to_process(say)  # and the server ends without judging what waits
+
+    def test_a_judge_that_is_stopped_before_it_has_begun_leaves_no_process(self) -> None:
+        with mock.patch.dict(os.environ, self.environment):
+            judge = Judge()
+            judge.stop()
+            with self.assertRaises(program.Refused) as refused:
+                judge.judge(f"/* fake: until={self.folder / 'never'} */\n" + KERNEL,
+                            Request("softmax", budget=1))
+        self.assertNotIn("did not end", str(refused.exception))
 
     def test_the_command_line_is_checked(self) -> None:
         for words, status, says in ((["--budget", "0"], 2, "more than 0"),

@@ -422,6 +422,23 @@ std::string planted_reason(Guarded& guarded, FunctionRef<double(std::int64_t)> c
 
 }  // namespace
 
+TEST_CASE("threads that slept between calls accuse nobody, and no short run wins by them") {
+  Guarded guarded;
+  double now = 0;
+  const auto often = [&](std::int64_t runs) {
+    now += 60e3 + 5e3 * static_cast<double>(runs);  // all threads wake once a call
+    guarded.compute();
+  };
+  const CallCost call{2400, 3000, 2};
+  for (int i = 0; i < 30; ++i) {
+    CHECK_NOTHROW(guarded.guard.time(
+        often, 200, [&] { return now; }, call));
+  }
+  CHECK(unseen_ns(call) > 1e9);
+  CHECK(unseen_ns({2400, 100, 1}) < 1e3);
+  CHECK(changed_each_from_ns(call) == doctest::Approx(48e3));
+}
+
 TEST_CASE("a run that takes less among others than by itself is told") {
   const auto reason = [](auto call_ns, std::int64_t runs = 1000) {
     Guarded guarded;

@@ -66,6 +66,7 @@ class Judge:
     def __init__(self, where: Path | None = None):
         self.program = where or program.path()
         self._process: subprocess.Popen[str] | None = None
+        self._stopped = False
 
     def template(self, kernel: str) -> str:
         """A source that passes. Raises program.Refused."""
@@ -109,7 +110,9 @@ class Judge:
         return document
 
     def stop(self) -> None:
-        """Ends the judging that goes on in another thread, which is then refused."""
+        """Ends the judging that goes on or begins in another thread, which is then refused, and all
+        that follows."""
+        self._stopped = True
         if (process := self._process) is not None and process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
 
@@ -122,6 +125,8 @@ class Judge:
             raise program.Refused(f"{self.program} cannot be run ({error.strerror})",
                                   program.UNAVAILABLE) from error
         with self._process as process:
+            if self._stopped:  # before there was a process to end
+                self.stop()
             try:
                 out, err = process.communicate(timeout=limit)
             except BaseException as error:

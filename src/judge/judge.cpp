@@ -387,10 +387,12 @@ class Judge {
   // that is a large part of the time, nothing shows that the victory is one.
   void doubt_short_victories() {
     for (ShapeFigures& shape : result_.shapes) {
-      const double unseen = unseen_ns({1e3 * shape.overhead_us, 1e3 * shape.overhead_spread_us});
-      if (shape.verdict != Verdict::winner || unseen <= (unseen_ratio - 1) * *shape.row.p50_ns) {
-        continue;
-      }
+      const CallCost call{1e3 * shape.overhead_us, 1e3 * shape.overhead_spread_us,
+                          request_.threads};
+      const double ns = *shape.row.p50_ns;
+      const bool checked = call.wakes_threads() ? ns >= changed_each_from_ns(call)
+                                                : unseen_ns(call) <= (unseen_ratio - 1) * ns;
+      if (shape.verdict != Verdict::winner || checked) continue;
       shape.verdict = Verdict::undecided;
       doubted_ = shape.problem.text();
     }

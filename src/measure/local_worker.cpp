@@ -279,7 +279,8 @@ class LocalWorker final : public Worker {
     try {
       auto& plan = dynamic_cast<RunsOften&>(*open.plan);
       const auto run = [&](std::int64_t often) { plan.run_often(often); };
-      return open.guard->time(run, runs, steady_clock_ns, {call_ns, plan.call_spread_ns()});
+      return open.guard->time(run, runs, steady_clock_ns,
+                              {call_ns, plan.call_spread_ns(), open.c.threads});
     } catch (const WorkerError& error) {
       const std::string reason = error.what();
       if (error.status() != Status::failed || reason.starts_with("low-precision: ")) throw;

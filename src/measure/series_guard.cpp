@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -59,8 +60,13 @@ bool is_all_ones(const std::byte* bytes, std::size_t count) {
 // predictors and instruction caches cold: of 600 ns in a BLAS with a long way to its loop it took
 // up to 340 more, in one of seventy processes on an Intel Xeon.
 double unseen_ns(const CallCost& call) {
+  if (call.wakes_threads()) return std::numeric_limits<double>::infinity();
   constexpr double least = 250, spreads = 4, lines = 0.5, longest_ns = 1000;
   return std::max({least, spreads * call.spread_ns, lines * std::min(call.ns, longest_ns)});
+}
+
+double changed_each_from_ns(const CallCost& call) {
+  return std::max(changed_each_ns, changed_each_calls * call.ns);
 }
 
 struct SeriesGuard::Change {
@@ -317,8 +323,7 @@ double SeriesGuard::time(FunctionRef<void(std::int64_t)> run, std::int64_t runs,
   const auto mean = [&](double ns) { return std::max(ns, 1.0) / static_cast<double>(runs); };
   if (outputs_.empty()) return mean(timed_runs(runs));
   const std::uint32_t unit = float_unit_state();
-  const bool each = run_ns_ >= std::max(changed_each_ns, changed_each_calls * call.ns) ||
-                    runs <= changes_of_series;
+  const bool each = run_ns_ >= changed_each_from_ns(call) || runs <= changes_of_series;
   std::vector<Change> changes;
   double timed = 0;
   try {

@@ -24,11 +24,22 @@ namespace rooflane {
 struct CallCost {
   double ns = 0;
   double spread_ns = 0;
+  int threads = 1;  // of the kernel
+
+  // Measuring process and kernel share their CPUs, so each call is behind a sleep of one of them;
+  // where two CPUs look at the doorbell it takes less.
+  bool sleeps() const { return ns > 1000; }
+  // The kernel's threads sleep between calls, too, and run on at once among others: add of 64x256
+  // on both of two CPUs of an Intel Xeon took 62 us by itself and 5.4 among others. So single runs
+  // say nothing of those.
+  bool wakes_threads() const { return sleeps() && threads > 1; }
 };
 
 // What a run that a call asks for may take less than a single one, by what is known of calls: who
 // leaves out runs gains as much unseen.
 double unseen_ns(const CallCost& call);
+// Runs of at least this are called one by one, and each is behind a change: none can be left out.
+double changed_each_from_ns(const CallCost& call);
 // And by how much more, as a ratio: a run that is called alone finds the CPU's branch history other
 // than one among others does.
 inline constexpr double unseen_ratio = 1.2;
