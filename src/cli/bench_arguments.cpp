@@ -166,6 +166,8 @@ void read_measuring(const Arguments& arguments, BenchOptions& options, Complaint
   options.interval_pct = complaints.check([&] { return read_interval(arguments); });
   seconds("--max-time", options.max_time);
   seconds("--ceilings-time", options.ceilings_seconds);
+  // Beyond all caches a single pass of each loop takes longer.
+  options.short_ceilings = options.ceilings_seconds < 1;
   options.google_benchmark =
       complaints.check([&] { return parse_google_benchmark_flags(arguments.passed()); });
   if (options.google_benchmark.min_time) options.min_time = *options.google_benchmark.min_time;
@@ -213,7 +215,8 @@ void declare_bench(Arguments& arguments) {
                    "limit for the rounds of a group, all repetitions together; undecided groups "
                    "use all of it; default 6");
   arguments.option("--ceilings-time", "SECONDS",
-                   "limit for measuring the machine's ceilings first; default 15");
+                   "limit for measuring the machine's ceilings first; default 15. Below 1, "
+                   "bandwidth is measured only up to twice the largest problem");
   arguments.flag("--resume", "continue the interrupted run of --csv; no sample is repeated");
   arguments.option("--csv", "FILE",
                    "write rows to FILE and samples to FILE.samples.csv, and print the summary");
