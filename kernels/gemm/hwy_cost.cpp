@@ -26,6 +26,9 @@ constexpr double c_prefetch = 8;  // steps of k for each line of c that is prefe
 // at 25.
 constexpr double prefetched_run = 256;
 
+// What the prefetcher of an Intel core's L2 runs ahead of a stream: 20 lines.
+constexpr double prefetched_ahead = 20 * 64;
+
 constexpr double page_bytes = 4096;
 
 // Predicts the product that a schedule forms.
@@ -275,6 +278,12 @@ void Model::add_c(const Share& sh, Times& t) const {
   const double bytes = 4 * sh.m * sh.n;
   t.of(source_) += write(bytes, source_);
   t.beyond_l2 += dirty(bytes);
+  if (sh.n < real(g_.n) && !m_innermost_ && !s_.transposed) {
+    // The hardware prefetches lines that are written, too, as far as a share's rows go. Where
+    // threads write shares of the same rows, it runs into each other's.
+    t.of(source_) += read(bytes, source_, 4 * sh.n) - read(bytes, source_);
+    if (source_ >= in_l3) t.of(source_) += sh.m * taken(prefetched_ahead);
+  }
   if (g_.reads_c0()) {
     t.of(source_) +=
         read(bytes, source_, run(m_innermost_ ? sh.nr : sh.n, g_.n, m_innermost_ ? sh.mc : sh.mr));
