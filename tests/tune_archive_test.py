@@ -434,14 +434,14 @@ class Sqlite(OnBoth, unittest.TestCase):
         junk = self.folder / "junk.json"
         junk.write_text('{"results": [{"configuration": {}}]}')
         for words, said in (
-                (["lst"], "invalid choice: 'lst' (choose from 'list'"), ([], "required: VERB"),
+                (["lst"], "invalid choice: 'lst' (choose from "), ([], "required: VERB"),
                 (["best", "-k", "gem"], "nothing of 'gem'; nearest is 'gemm'; valid: gemm"),
                 (["best", "--shape", "gemm:m=65,n=64,k=64"], "nearest is 'gemm:m=64,n=64,k=64'"),
                 (["best", "--top", "0"], "a number of at least 1"),
                 (["history"], "needs RUN or --shape"), (["history", "9"], "no run 9"),
                 (["history", "x"], "'x'; valid: a number"), (["prune"], "needs --older-than"),
                 (["prune", "--keep", "-1"], "at least 0"),
-                (["export", "--format", "t5", "f"], "choose from 't4'"),
+                (["export", "--format", "t5", "f"], "invalid choice: 't5' (choose from "),
                 (["export", "--format", "t4", f"{self.folder}/no/f"], "cannot be written"),
                 (["import", f"{self.folder}/none"], "cannot be read"),
                 (["import", "--format", "kernel-tuner", str(junk)], "is not a kernel-tuner file"),
