@@ -67,9 +67,10 @@ class Imports(unittest.TestCase):
         return outcome
 
     def try_orders(self, environment: str, *others: str) -> None:
-        python = folder_of(environment) / "bin" / "python"
-        if not python.exists():
+        folder = folder_of(environment)
+        if not (folder / "ready").exists():  # another test may be making it now
             self.skipTest(skip.reason(f"no environment '{environment}' with {', '.join(others)}"))
+        python = folder / "bin" / "python"
         outcomes = {order: self.outcome(python, order)
                     for order in itertools.permutations(("rooflane", *others))}
         first = next(iter(outcomes.values()))
