@@ -61,8 +61,9 @@ bool is_all_ones(const std::byte* bytes, std::size_t count) {
 // up to 340 more, in one of seventy processes on an Intel Xeon.
 double unseen_ns(const CallCost& call) {
   if (call.wakes_threads()) return std::numeric_limits<double>::infinity();
-  constexpr double least = 250, spreads = 4, lines = 0.5, longest_ns = 1000;
-  return std::max({least, spreads * call.spread_ns, lines * std::min(call.ns, longest_ns)});
+  constexpr double least = 250, spreads = 4, lines = 0.5;
+  return std::max(
+      {least, spreads * call.spread_ns, lines * std::min(call.ns, CallCost::sleeping_ns)});
 }
 
 double changed_each_from_ns(const CallCost& call) {
