@@ -37,15 +37,15 @@ def folder_of(name: str) -> Path:
     return cache_folder() / f"{name}-{sys.implementation.cache_tag}"
 
 
-def ready(name: str, recipe: str) -> Path | None:
-    """The interpreter of environment `name` when it is complete, made from `recipe`."""
+def ready(name: str, recipe: str | None = None) -> Path | None:
+    """The interpreter of environment `name` when it is complete, made from `recipe` (None: any)."""
     folder = folder_of(name)
     try:
         made_from = (folder / "ready").read_text(encoding="utf-8")
     except OSError:
         return None
     python = folder / "bin" / "python"
-    return python if made_from == recipe and python.exists() else None
+    return python if recipe in (None, made_from) and python.exists() else None
 
 
 def failure(name: str) -> str | None:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 import skip  # noqa: E402
-from python_environment import folder_of  # noqa: E402
+from python_environment import ready  # noqa: E402
 
 BUILD = Path(sys.argv[1])
 
@@ -67,10 +67,9 @@ class Imports(unittest.TestCase):
         return outcome
 
     def try_orders(self, environment: str, *others: str) -> None:
-        folder = folder_of(environment)
-        if not (folder / "ready").exists():  # another test may be making it now
+        python = ready(environment)  # another test may be making it now
+        if python is None:
             self.skipTest(skip.reason(f"no environment '{environment}' with {', '.join(others)}"))
-        python = folder / "bin" / "python"
         outcomes = {order: self.outcome(python, order)
                     for order in itertools.permutations(("rooflane", *others))}
         first = next(iter(outcomes.values()))

@@ -617,8 +617,7 @@ class KernelTuner(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.python, cls.missing = None, ""
         try:
-            cls.python = ensure("kernel-tuner-tests", " ".join(KERNEL_TUNER),
-                                lambda pip: pip(["--only-binary=:all:", *KERNEL_TUNER]))
+            cls.python = with_packages("kernel-tuner-tests", KERNEL_TUNER)
         except Unavailable as reason:
             if "PyPI cannot be reached" not in str(reason):
                 raise
@@ -709,5 +708,5 @@ if __name__ == "__main__":
         text_of,
     )
 
-    from python_environment import Unavailable, ensure
+    from python_environment import Unavailable, with_packages
     skip.main(sys.argv)
