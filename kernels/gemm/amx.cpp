@@ -67,44 +67,61 @@ struct UnsignedTiles {  // a is u8
   static void Multiply57() { _tile_dpbusd(3, 5, 7); }
 };
 
-constexpr std::int64_t b_row = nr * sizeof(std::uint32_t);
+// Lines that later calls read or write, fetched a few a step while tiles multiply.
+template <bool writes>
+class Ahead {
+ public:
+  Ahead(const std::uint32_t* from, std::int64_t lines) : from_(from), left_(lines) {}
+  void fetch() {
+    if (left_ <= 0) return;
+#pragma GCC unroll 4
+    for (std::int64_t line = 0; line < lines_of_step; ++line) {
+      __builtin_prefetch(from_ + line * tile_lanes, writes, writes ? 3 : 2);
+    }
+    from_ += lines_of_step * tile_lanes;
+    left_ -= lines_of_step;
+  }
+
+ private:
+  static constexpr std::int64_t lines_of_step = 4;
+  const std::uint32_t* from_;
+  std::int64_t left_;
+};
 
 // The A micro-panel stays in L1; b's, which streams from L2, is loaded past it, as it would evict
 // a's. Each load comes right before the products that need it.
 template <class Tiles>
 void Steps(const MicroCall& call) {
-  constexpr std::int64_t lines = 8, line = 16;  // of the next sums, for writing, a step
+  constexpr std::int64_t tile = tile_rows * tile_lanes;
   const std::uint32_t* a = call.a;
   const std::uint32_t* b = call.b;
-  const std::uint32_t* next = call.next_sums;
+  Ahead<true> sums(call.next_sums, call.next_sums != nullptr ? mr * nr / tile_lanes : 0);
+  Ahead<false> later(call.later, call.later_lines);
   for (std::int64_t left = call.steps; left > 0; --left) {
-    _tile_stream_loadd(6, b, b_row);
+    _tile_stream_loadd(6, b, tile_bytes);
     _tile_loadd(4, a, tile_bytes);
     Tiles::Multiply46();
-    _tile_stream_loadd(7, b + tile_lanes, b_row);
+    _tile_stream_loadd(7, b + tile, tile_bytes);
     Tiles::Multiply47();
-    _tile_loadd(5, a + tile_rows * tile_lanes, tile_bytes);
+    _tile_loadd(5, a + tile, tile_bytes);
     Tiles::Multiply56();
     Tiles::Multiply57();
-    if (next != nullptr) {
-      for (std::int64_t l = 0; l < lines; ++l) __builtin_prefetch(next + l * line, 1);
-      next += lines * line;
-      if (next >= call.next_sums + mr * nr) next = nullptr;
-    }
-    a += mr * tile_lanes;
-    b += tile_lanes * nr;
+    sums.fetch();
+    later.fetch();
+    a += 2 * tile;
+    b += 2 * tile;
   }
 }
 
 template <class Tiles>
 void Micro(const MicroCall& call) {
-  const std::int64_t ld = call.ld * static_cast<std::int64_t>(sizeof *call.sums);
-  std::uint32_t* const lower = call.sums + tile_rows * call.ld;
+  constexpr auto word = static_cast<std::int64_t>(sizeof *call.sums);
   if (call.add) {
-    _tile_loadd(0, call.sums, ld);
-    _tile_loadd(1, call.sums + tile_lanes, ld);
-    _tile_loadd(2, lower, ld);
-    _tile_loadd(3, lower + tile_lanes, ld);
+    const std::uint32_t* const lower = call.sums + tile_rows * call.ld;
+    _tile_loadd(0, call.sums, call.ld * word);
+    _tile_loadd(1, call.sums + tile_lanes, call.ld * word);
+    _tile_loadd(2, lower, call.ld * word);
+    _tile_loadd(3, lower + tile_lanes, call.ld * word);
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -112,23 +129,24 @@ void Micro(const MicroCall& call) {
     _tile_zero(3);
   }
   Steps<Tiles>(call);
-  _tile_stored(0, call.sums, ld);
-  _tile_stored(1, call.sums + tile_lanes, ld);
-  _tile_stored(2, lower, ld);
-  _tile_stored(3, lower + tile_lanes, ld);
+  std::uint32_t* const lower = call.to + tile_rows * call.to_ld;
+  _tile_stored(0, call.to, call.to_ld * word);
+  _tile_stored(1, call.to + tile_lanes, call.to_ld * word);
+  _tile_stored(2, lower, call.to_ld * word);
+  _tile_stored(3, lower + tile_lanes, call.to_ld * word);
 }
 
 // A step is a tile's lanes: of a 16 of each row side by side, of b 16 rows of nr.
 template <class E>
 void PackA(const PackCall& c) {
-  PackLanes<E, tile_lanes>(c, c.steps * tile_lanes);
+  PackLanes<E, Runs<tile_lanes>>(c, c.steps * tile_lanes);
 }
 template <class E>
 void PackB(const PackCall& c) {
-  PackLanes<E, 1>(c, c.steps * tile_lanes);
+  PackLanes<E, Blocks>(c, c.steps * tile_lanes);
 }
 void SumColumnsOfTiles(const std::uint32_t* panel, std::int64_t steps, std::int32_t* to) {
-  SumColumns<nr>(panel, steps * tile_lanes, to);
+  SumColumns<Blocks, nr>(panel, steps * tile_lanes, to);
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ void MicroTile(const MicroCall& call) {
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 16
     for (int j = 0; j < count; ++j) {
-      Products::Store(call.sums + i * call.ld + j * lanes_per_vector,
+      Products::Store(call.to + i * call.to_ld + j * lanes_per_vector,
                       (typename Products::Sums)sums[i][j]);
     }
   }
@@ -110,7 +110,7 @@ void MicroTile(const MicroCall& call) {
 // A step is a lane.
 template <class E>
 void PackSteps(const PackCall& c) {
-  PackLanes<E, 1>(c, c.steps);
+  PackLanes<E, Runs<1>>(c, c.steps);
 }
 
 template <class Products>
@@ -333,7 +333,7 @@ std::int64_t RowLanes(std::int64_t k) {
 }
 template <class Element>
 void PackRows(const PackCall& call) {
-  PackLanes<Element, lanes_per_vector>(call, RowLanes<Element>(call.k));
+  PackLanes<Element, Runs<lanes_per_vector>>(call, RowLanes<Element>(call.k));
 }
 template <class Element>
 std::int64_t RowWords(std::int64_t rows, std::int64_t k) {
@@ -392,7 +392,7 @@ Unit avx512_integer_unit() {
   Unit unit = vector_unit<IntegerProducts>(UnitKind::vpdpbusd, avx512_few_integers());
   unit.integers = unit.shifts_a = true;
   unit.a_quantised = &uint8;
-  unit.column_sums = SumColumns<nr>;
+  unit.column_sums = SumColumns<Runs<1>, nr>;
   return unit;
 }
 

@@ -14,11 +14,24 @@ std::uint32_t PartialLane(const E* from, std::int64_t inner, std::int64_t count)
   return lane;
 }
 
-// Place of a lane in a micro-panel that keeps `run` lanes of a vector side by side.
+// Where a lane of a vector lies in a micro-panel that is `width` vectors wide.
+// `run` lanes of a vector are neighbours, then come those of the next vector.
 template <int run>
-std::int64_t PlaceOf(const PackCall& c, std::int64_t lane, std::int64_t vector) {
-  return (lane / run * c.width + vector) * run + lane % run;
-}
+struct Runs {
+  static constexpr int neighbours = run;
+  static std::int64_t place(std::int64_t width, std::int64_t lane, std::int64_t vector) {
+    return (lane / run * width + vector) * run + lane % run;
+  }
+};
+// Blocks of 16 lanes (rows) by 16 vectors (columns), one after another.
+struct Blocks {
+  static constexpr int neighbours = 1;
+  static std::int64_t place(std::int64_t width, std::int64_t lane, std::int64_t vector) {
+    constexpr std::int64_t side = 16;
+    return ((lane / side * (width / side) + vector / side) * side + lane % side) * side +
+           vector % side;
+  }
+};
 
 // 16 rows of 16 lanes become columns: pairs, fours, then quarters of vectors change places.
 __attribute__((always_inline)) inline void Transpose(__m512i (&rows)[16]) {
@@ -56,7 +69,7 @@ inline __mmask16 First(std::int64_t count) {
 
 // Lanes [g,g+16), or the first `lanes` of them, of up to 16 vectors from v0 on become rows of the
 // micro-panel.
-template <class E, bool whole>
+template <class E, class Layout, bool whole>
 __attribute__((always_inline)) inline void PackTransposed(const PackCall& c, std::int64_t v0,
                                                           std::int64_t g, std::int64_t lanes) {
   constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
@@ -76,22 +89,22 @@ __attribute__((always_inline)) inline void PackTransposed(const PackCall& c, std
 #pragma GCC unroll 16
   for (int lane = 0; lane < side; ++lane) {
     if (!whole && lane >= lanes) break;
-    _mm512_mask_storeu_epi32(c.to + (g + lane) * c.width + v0, kept, rows[lane]);
+    _mm512_mask_storeu_epi32(c.to + Layout::place(c.width, g + lane, v0), kept, rows[lane]);
   }
 }
 
 // Vectors along memory. Lanes side by side are copied, others transposed.
-template <class E, int run>
+template <class E, class Layout>
 void PackAlong(const PackCall& c, std::int64_t whole) {
   constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
-  if constexpr (run == side) {
+  if constexpr (Layout::neighbours == side) {
     const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
     for (std::int64_t g = 0; g < whole; g += side) {
       const __mmask16 there = First(whole - g);
       for (std::int64_t v = 0; v < c.count; ++v) {
         const E* const vector = reinterpret_cast<const E*>(c.from) + v * c.outer + g * group;
         const __m512i lanes = _mm512_maskz_loadu_epi32(there, vector);
-        _mm512_storeu_si512(c.to + PlaceOf<run>(c, g, v),
+        _mm512_storeu_si512(c.to + Layout::place(c.width, g, v),
                             _mm512_maskz_xor_epi32(there, lanes, xor_mask));
       }
     }
@@ -99,13 +112,13 @@ void PackAlong(const PackCall& c, std::int64_t whole) {
   }
   for (std::int64_t v0 = 0; v0 < c.width; v0 += side) {
     std::int64_t g = 0;
-    for (; g + side <= whole; g += side) PackTransposed<E, true>(c, v0, g, side);
-    if (g < whole) PackTransposed<E, false>(c, v0, g, whole - g);
+    for (; g + side <= whole; g += side) PackTransposed<E, Layout, true>(c, v0, g, side);
+    if (g < whole) PackTransposed<E, Layout, false>(c, v0, g, whole - g);
   }
 }
 
 // Vectors across memory: rows of it are interleaved, 16 columns at a time.
-template <class E, int run>
+template <class E, class Layout>
 void PackAcross(const PackCall& c, std::int64_t whole) {
   constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E), side = 16;
   const __m512i xor_mask = _mm512_set1_epi32(static_cast<int>(c.xor_mask));
@@ -131,50 +144,51 @@ void PackAcross(const PackCall& c, std::int64_t whole) {
         lane = _mm512_or_si512(lane, _mm512_maskz_slli_epi32(all, part(3), 24));
       }
       lane = _mm512_xor_si512(lane, xor_mask);
-      std::uint32_t* const to = c.to + PlaceOf<run>(c, g, v);
-      if constexpr (run == 1) {
+      std::uint32_t* const to = c.to + Layout::place(c.width, g, v);
+      if constexpr (Layout::neighbours == 1) {
         _mm512_mask_storeu_epi32(to, there, lane);
       } else {
         std::uint32_t lanes[side];
         _mm512_storeu_si512(lanes, lane);
-        for (std::int64_t t = 0; t < std::min(side, c.count - v); ++t) to[t * run] = lanes[t];
+        for (std::int64_t t = 0; t < std::min(side, c.count - v); ++t)
+          to[t * Layout::neighbours] = lanes[t];
       }
     }
   }
 }
 
 // The micro-panel's piece has `lanes` lanes; those beyond k are zeros.
-template <class E, int run>
+template <class E, class Layout>
 void PackLanes(const PackCall& c, std::int64_t lanes) {
   constexpr std::int64_t group = sizeof(std::uint32_t) / sizeof(E);
   const std::int64_t whole = c.k / group;
   if (c.inner == 1) {
-    PackAlong<E, run>(c, whole);
+    PackAlong<E, Layout>(c, whole);
   } else {
-    PackAcross<E, run>(c, whole);
+    PackAcross<E, Layout>(c, whole);
   }
   const E* const rest = reinterpret_cast<const E*>(c.from) + whole * group * c.inner;
   for (std::int64_t g = whole; g < lanes; ++g) {
     const std::int64_t left = g == whole ? c.k % group : 0;
     for (std::int64_t v = 0; v < c.count; ++v) {
       const std::uint32_t lane = PartialLane(rest + v * c.outer, c.inner, left);
-      c.to[PlaceOf<run>(c, g, v)] = left > 0 ? lane ^ c.xor_mask : 0;
+      c.to[Layout::place(c.width, g, v)] = left > 0 ? lane ^ c.xor_mask : 0;
     }
   }
   if (c.count == c.width) return;
   for (std::int64_t g = 0; g < lanes; ++g) {
-    for (std::int64_t v = c.count; v < c.width; ++v) c.to[PlaceOf<run>(c, g, v)] = 0;
+    for (std::int64_t v = c.count; v < c.width; ++v) c.to[Layout::place(c.width, g, v)] = 0;
   }
 }
 
-template <int nr>
+template <class Layout, int nr>
 void SumColumns(const std::uint32_t* panel, std::int64_t lanes, std::int32_t* to) {
   constexpr int side = 16;
   const __m512i ones = _mm512_set1_epi8(1);
   for (int j = 0; j < nr; j += side) {
     __m512i sums = _mm512_setzero_si512();
     for (std::int64_t g = 0; g < lanes; ++g) {
-      sums = _mm512_dpbusd_epi32(sums, ones, _mm512_loadu_si512(panel + g * nr + j));
+      sums = _mm512_dpbusd_epi32(sums, ones, _mm512_loadu_si512(panel + Layout::place(nr, g, j)));
     }
     _mm512_storeu_si512(to + j, sums);
   }

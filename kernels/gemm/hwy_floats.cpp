@@ -149,7 +149,8 @@ class FloatProduct final : public Product {
   void allocate() {
     const Workspace w = workspace_of(job_, job_.g, tile_);
     job_.scratch_floats = w.of_thread;
-    workspace_ = Buffer(static_cast<std::size_t>(w.floats(job_.threads)) * sizeof(float));
+    workspace_ =
+        Buffer::in_huge_pages(static_cast<std::size_t>(w.floats(job_.threads)) * sizeof(float));
     job_.shared = workspace_.f32();
     job_.shared_a = job_.shared + w.shared - w.shared_a;
     job_.scratch = job_.shared + w.shared;

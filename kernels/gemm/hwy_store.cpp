@@ -166,6 +166,17 @@ void FollowFloats(const StoreJob& job, const SumTile& tile, const Rows& rows) {
 // c of 16 bits: rows are formed and followed as float32 in L1, and rounded once.
 template <class T>
 void StoreShort(const StoreJob& job, const SumTile& tile) {
+  const auto row_of_c = [&](int64_t i) {
+    return reinterpret_cast<T*>(const_cast<std::byte*>(RowOf(job.c, tile.at, i)));
+  };
+  if (tile.sums != nullptr && !tile.integers && tile.column_scale == nullptr && job.alpha == 1 &&
+      job.c0.data == nullptr && !job.has_epilogue) {  // sums as they are
+    for (int64_t i = 0; i < tile.at.rows; ++i) {
+      hc::Narrow(reinterpret_cast<const float*>(tile.sums) + i * tile.ld, row_of_c(i),
+                 static_cast<std::size_t>(tile.at.cols));
+    }
+    return;
+  }
   constexpr int64_t most = 128;  // columns at a time
   HWY_ALIGN float values[kShortTile];
   const int64_t ld = std::min(most, (tile.at.cols + 15) / 16 * 16), together = kShortTile / ld;
@@ -176,9 +187,7 @@ void StoreShort(const StoreJob& job, const SumTile& tile) {
       FormRows(job, tile, rows);
       if (job.has_epilogue) FollowFloats(job, tile, rows);
       for (int64_t i = i0; i < last; ++i) {
-        auto* const c = const_cast<std::byte*>(RowOf(job.c, tile.at, i));
-        hc::Narrow(values + (i - i0) * ld, reinterpret_cast<T*>(c) + j0,
-                   static_cast<std::size_t>(rows.cols));
+        hc::Narrow(values + (i - i0) * ld, row_of_c(i) + j0, static_cast<std::size_t>(rows.cols));
       }
     }
   }

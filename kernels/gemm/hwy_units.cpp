@@ -71,7 +71,7 @@ void PairTile(const MicroCall& call) {
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 8
     for (int j = 0; j < vectors; ++j) {
-      auto* const to = reinterpret_cast<std::int32_t*>(call.sums + i * call.ld) + j * lanes;
+      auto* const to = reinterpret_cast<std::int32_t*>(call.to + i * call.to_ld) + j * lanes;
       hn::StoreU(sums[i][j], d, to);
     }
   }

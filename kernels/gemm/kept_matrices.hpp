@@ -26,8 +26,6 @@ class KeptMatrices {
  private:
   std::mutex mutex_;
   std::multimap<std::pair<const std::byte*, std::size_t>, std::weak_ptr<std::byte>> known_;
-  std::weak_ptr<Buffer> block_;  // that is being filled
-  std::size_t used_ = 0;
 };
 
 }  // namespace rooflane::gemm

@@ -16,7 +16,10 @@ class PackedProduct final : public UnitProduct {
                 const Unit& unit, const ProductOperands& constants)
       : UnitProduct(problem, schedule, env, unit, unit.shifts_a),
         steps_(div_up(g_.k, unit.depth)),
-        steps_of_block_(std::max<int64_t>(1, div_up(s_.kc, unit.depth))) {
+        steps_of_block_(std::max<int64_t>(1, div_up(s_.kc, unit.depth))),
+        k_blocks_(div_up(steps_, steps_of_block_)),
+        a_panels_(div_up(g_.m, unit.mr)),
+        b_panels_(div_up(g_.n, unit.nr)) {
     if (s_.path == Path::scale) return;
     allocate();
     if (g_.prepack) keep(constants);
@@ -26,8 +29,10 @@ class PackedProduct final : public UnitProduct {
     UnitProduct::bind(operands, store);
     const bool as_sums =
         unit_.integers ? store.c.dtype == &int32 : store.c.dtype == &float32 && b_scale_ == nullptr;
-    const bool once = unit_.into_c == IntoC::any || k_blocks() == 1;
-    to_c_ = unit_.into_c != IntoC::none && once && as_sums && g_.alpha == 1 && !g_.reads_c0();
+    // Of several blocks of k the sums begin in scratch, without what is taken off for the 128 of a.
+    const bool begins_there = k_blocks_ > 1 && unit_.into_c == IntoC::whole;
+    to_c_ = unit_.into_c != IntoC::none && !(begins_there && needs_column_sums()) && as_sums &&
+            g_.alpha == 1 && !g_.reads_c0();
   }
 
  private:
@@ -44,15 +49,13 @@ class PackedProduct final : public UnitProduct {
     int64_t batch, place;
     int64_t panel0, panel1;  // of a
     int64_t col0, col1;      // micro-panels of b
+    int64_t next_col;        // where the next block of c begins; col0: with the same ones
     int thread;
   };
 
   const std::string& path() const override { return unit_.path; }
-  int64_t a_panels() const { return div_up(g_.m, unit_.mr); }
-  int64_t b_panels() const { return div_up(g_.n, unit_.nr); }
-  int64_t n_padded() const { return b_panels() * unit_.nr; }
-  int64_t k_blocks() const { return div_up(steps_, steps_of_block_); }
-  int64_t b_pieces() const { return div_up(b_panels(), panels_of_piece_); }
+  int64_t n_padded() const { return b_panels_ * unit_.nr; }
+  int64_t b_pieces() const { return div_up(b_panels_, panels_of_piece_); }
   // Words of a micro-panel: all of k.
   int64_t a_panel_words() const { return unit_.mr * unit_.words * steps_; }
   int64_t b_panel_words() const { return unit_.b_step_words() * steps_; }
@@ -63,7 +66,7 @@ class PackedProduct final : public UnitProduct {
   // ---- memory
 
   void allocate() {
-    const int64_t of_a = a_panels() * a_panel_words(), of_b = b_panels() * b_panel_words();
+    const int64_t of_a = a_panels_ * a_panel_words(), of_b = b_panels_ * b_panel_words();
     pack_together(of_a + of_b);
     own_a_ = !s_.share_a;
     if (own_a_) {
@@ -71,7 +74,7 @@ class PackedProduct final : public UnitProduct {
       a_memory_ = workspace(own_a_words_ * s_.threads);
     } else {
       a_memory_ = workspace(together_ * of_a);
-      a_pieces_ = SharedPieces(together_ * a_panels(), s_.threads);
+      a_pieces_ = SharedPieces(together_ * a_panels_, s_.threads);
     }
     owned_.resize(static_cast<std::size_t>(s_.threads));
     own_b_ = s_.pack_b && !g_.prepack;
@@ -84,14 +87,14 @@ class PackedProduct final : public UnitProduct {
       constexpr int64_t least_words = 2048;
       const int64_t of_panel = unit_.b_step_words() * std::min(steps_, steps_of_block_);
       panels_of_piece_ = std::max<int64_t>(1, least_words / of_panel);
-      b_pieces_ = SharedPieces(together_ * b_pieces() * k_blocks(), s_.threads);
+      b_pieces_ = SharedPieces(together_ * b_pieces() * k_blocks_, s_.threads);
     }
     workspace_bytes_ += a_pieces_.bytes() + b_pieces_.bytes();
     if (needs_column_sums()) {
       const int64_t places = g_.prepack ? g_.batch : own_b_ ? s_.threads : together_;
-      column_sums_ = workspace(places * k_blocks() * n_padded());
+      column_sums_ = workspace(places * k_blocks_ * n_padded());
     }
-    const int64_t sums = k_blocks() > 1 ? s_.mc * s_.nc : unit_.mr * unit_.nr;
+    const int64_t sums = k_blocks_ > 1 ? s_.mc * s_.nc : unit_.mr * unit_.nr;
     totals_at_ = round_up(sums + store_slack, 16);
     allocate_scratch(totals_at_ + round_up(unit_.nr, 16), unit_.mr);
   }
@@ -99,10 +102,10 @@ class PackedProduct final : public UnitProduct {
   void keep(const ProductOperands& constants) {
     b_ = constants.b;
     keep_scale(constants.b_scale);
-    keep_packed(constants.b.data, g_.batch * b_panels(), b_panel_words() * word_bytes,
+    keep_packed(constants.b.data, g_.batch * b_panels_, b_panel_words() * word_bytes,
                 [&](int64_t piece, std::byte* to) {
-                  const int64_t batch = piece / b_panels(), panel = piece % b_panels();
-                  for (int64_t block = 0; block < k_blocks(); ++block) {
+                  const int64_t batch = piece / b_panels_, panel = piece % b_panels_;
+                  for (int64_t block = 0; block < k_blocks_; ++block) {
                     pack_b(batch, panel, block,
                            reinterpret_cast<std::uint32_t*>(to) + block_offset(block),
                            needs_column_sums() ? sums_of_columns(batch, block, panel) : nullptr);
@@ -116,7 +119,7 @@ class PackedProduct final : public UnitProduct {
     return unit_.whole_panels ? unit_.mr : std::min(unit_.mr, g_.m - panel * unit_.mr);
   }
   std::uint32_t* shared_a(int64_t place, int64_t panel) const {
-    return at(a_memory_, (place * a_panels() + panel) * a_panel_words());
+    return at(a_memory_, (place * a_panels_ + panel) * a_panel_words());
   }
   void pack_a(int64_t batch, int64_t panel, int thread, std::uint32_t* to) const {
     const PhaseTimer timer(RunPhase::pack);
@@ -130,7 +133,7 @@ class PackedProduct final : public UnitProduct {
 
   std::int32_t* sums_of_columns(int64_t place, int64_t block, int64_t panel) const {
     return static_cast<std::int32_t*>(column_sums_.data()) +
-           (place * k_blocks() + block) * n_padded() + panel * unit_.nr;
+           (place * k_blocks_ + block) * n_padded() + panel * unit_.nr;
   }
   // Micro-panels of b that all threads share, of prepack=1 or of a run.
   std::uint32_t* shared_b() const {
@@ -154,7 +157,7 @@ class PackedProduct final : public UnitProduct {
   }
   void pack_b_panel(int64_t batch, int64_t place, int64_t panel, int64_t block) const {
     pack_b(batch, panel, block,
-           shared_b() + (place * b_panels() + panel) * b_panel_words() + block_offset(block),
+           shared_b() + (place * b_panels_ + panel) * b_panel_words() + block_offset(block),
            needs_column_sums() ? sums_of_columns(place, block, panel) : nullptr);
   }
 
@@ -172,10 +175,10 @@ class PackedProduct final : public UnitProduct {
       share.batch = first + share.place;
       share.thread = thread;
       const int64_t row_part = task % s_.m_parts, col_part = task % parts / s_.m_parts;
-      share.panel0 = gemm::share(a_panels(), s_.m_parts, row_part);
-      share.panel1 = gemm::share(a_panels(), s_.m_parts, row_part + 1);
-      share.col0 = gemm::share(b_panels(), s_.n_parts, col_part);
-      share.col1 = gemm::share(b_panels(), s_.n_parts, col_part + 1);
+      share.panel0 = gemm::share(a_panels_, s_.m_parts, row_part);
+      share.panel1 = gemm::share(a_panels_, s_.m_parts, row_part + 1);
+      share.col0 = gemm::share(b_panels_, s_.n_parts, col_part);
+      share.col1 = gemm::share(b_panels_, s_.n_parts, col_part + 1);
       if (unit_.begin != nullptr) unit_.begin();
       multiply(share);
       if (unit_.end != nullptr) unit_.end();
@@ -186,19 +189,25 @@ class PackedProduct final : public UnitProduct {
   // its own ones of b all rows.
   void multiply(const Share& share) {
     const int64_t rows = s_.mc / unit_.mr, cols = s_.nc / unit_.nr;
-    const auto block = [&](int64_t i, int64_t j) {
+    const auto block = [&](int64_t i, int64_t j, int64_t next) {
       Share c = share;
       c.panel0 = i, c.panel1 = std::min(share.panel1, i + rows);
       c.col0 = j, c.col1 = std::min(share.col1, j + cols);
+      c.next_col = next < share.col1 ? next : j;
       multiply_block(c);
     };
     if (own_a_) {
       for (int64_t i = share.panel0; i < share.panel1; i += rows) {
-        for (int64_t j = share.col0; j < share.col1; j += cols) block(i, j);
+        for (int64_t j = share.col0; j < share.col1; j += cols) {
+          const bool last = j + cols >= share.col1;
+          block(i, j, !last ? j + cols : i + rows < share.panel1 ? share.col0 : j);
+        }
       }
     } else {
       for (int64_t j = share.col0; j < share.col1; j += cols) {
-        for (int64_t i = share.panel0; i < share.panel1; i += rows) block(i, j);
+        for (int64_t i = share.panel0; i < share.panel1; i += rows) {
+          block(i, j, i + rows < share.panel1 ? j : j + cols);
+        }
       }
     }
   }
@@ -210,7 +219,7 @@ class PackedProduct final : public UnitProduct {
       need_a(c);
     }
     if (own_b_) pack_own_b(c);
-    for (int64_t block = 0; block < k_blocks(); ++block) {
+    for (int64_t block = 0; block < k_blocks_; ++block) {
       if (!own_b_ && !g_.prepack) need_b(c, block);
       multiply_k(c, block);
     }
@@ -221,7 +230,7 @@ class PackedProduct final : public UnitProduct {
 
   // Shared micro-panels of a.
   void need_a(const Share& c) {
-    const int64_t place = c.place * a_panels();
+    const int64_t place = c.place * a_panels_;
     const auto pack = [&](int64_t piece) {
       const int64_t panel = piece - place;
       pack_a(c.batch, panel, c.thread, shared_a(c.place, panel));
@@ -233,11 +242,11 @@ class PackedProduct final : public UnitProduct {
   // Shared micro-panels of b, for a block of k.
   void need_b(const Share& c, int64_t block) {
     const int64_t first = c.col0 / panels_of_piece_, last = div_up(c.col1, panels_of_piece_);
-    const int64_t place = (c.place * k_blocks() + block) * b_pieces();
+    const int64_t place = (c.place * k_blocks_ + block) * b_pieces();
     const auto pack = [&](int64_t piece) {
       const PhaseTimer timer(RunPhase::pack);
       const int64_t panel = (piece - place) * panels_of_piece_;
-      const int64_t end = std::min(b_panels(), panel + panels_of_piece_);
+      const int64_t end = std::min(b_panels_, panel + panels_of_piece_);
       for (int64_t p = panel; p < end; ++p) {
         pack_b_panel(c.batch, c.place, p, block);
       }
@@ -261,7 +270,7 @@ class PackedProduct final : public UnitProduct {
     const PhaseTimer timer(RunPhase::pack);
     for (int64_t panel = c.col0; panel < c.col1; ++panel) {
       auto* const to = const_cast<std::uint32_t*>(b_panel(c, panel));
-      for (int64_t block = 0; block < k_blocks(); ++block) {
+      for (int64_t block = 0; block < k_blocks_; ++block) {
         pack_b(c.batch, panel, block, to + block_offset(block),
                needs_column_sums() ? sums_of_columns(c.thread, block, panel) : nullptr);
       }
@@ -276,19 +285,46 @@ class PackedProduct final : public UnitProduct {
   int64_t shared_place(const Share& c) const { return g_.prepack ? c.batch : c.place; }
   const std::uint32_t* b_panel(const Share& c, int64_t panel) const {
     if (own_b_) return at(b_memory_, c.thread * own_b_words_ + (panel - c.col0) * b_panel_words());
-    return shared_b() + (shared_place(c) * b_panels() + panel) * b_panel_words();
+    return shared_b() + (shared_place(c) * b_panels_ + panel) * b_panel_words();
+  }
+
+  // What the next block of c, or of k, reads of b: blocks `block` of k of the micro-panels from
+  // `col` on. Each row of micro-tiles fetches `lines` of the `all` lines of each, from line `first`
+  // on.
+  struct Later {
+    int64_t col = 0, block = 0, all = 0, lines = 0, first = 0;
+  };
+  // Where it is packed, but may lie beyond L2.
+  Later later_of(const Share& c, int64_t block) const {
+    Later later{.col = c.col0, .block = block + 1};
+    if (later.block == k_blocks_) later = {.col = c.next_col};
+    if (own_b_ || (later.col == c.col0 && later.block == block)) return {};
+    if (!g_.prepack) {
+      const int64_t place = (c.place * k_blocks_ + later.block) * b_pieces();
+      const int64_t end = std::min(b_panels_, later.col + c.col1 - c.col0);
+      if (!b_pieces_.round().done(place + later.col / panels_of_piece_,
+                                  place + div_up(end, panels_of_piece_))) {
+        return {};
+      }
+    }
+    const int64_t steps = std::min(steps_of_block_, steps_ - later.block * steps_of_block_);
+    later.all = steps * unit_.b_step_words() / words_of_line;
+    later.lines = div_up(later.all, c.panel1 - c.panel0);
+    return later;
   }
 
   // A block of c, a block of k. An A micro-panel stays in L1 while those of b stream.
   void multiply_k(const Share& c, int64_t block) const {
+    Later later = later_of(c, block);
     for (int64_t i = c.panel0; i < c.panel1; ++i) {
-      for (int64_t j = c.col0; j < c.col1; ++j) micro_tile(c, block, i, j);
+      for (int64_t j = c.col0; j < c.col1; ++j) micro_tile(c, block, later, i, j);
+      later.first += later.lines;
     }
   }
 
-  void micro_tile(const Share& c, int64_t block, int64_t i, int64_t j) const {
+  void micro_tile(const Share& c, int64_t block, const Later& later, int64_t i, int64_t j) const {
     const int64_t step = block * steps_of_block_, width = width_of(i);
-    const bool in_parts = k_blocks() > 1, last = block + 1 == k_blocks();
+    const bool in_parts = k_blocks_ > 1, last = block + 1 == k_blocks_;
     const int64_t row = i * unit_.mr, rows = std::min(unit_.mr, g_.m - row);
     const int64_t col = j * unit_.nr, cols = std::min(unit_.nr, g_.n - col);
     MicroCall call{};
@@ -297,10 +333,16 @@ class PackedProduct final : public UnitProduct {
     call.b = b_panel(c, j) + block_offset(block);
     call.rows = width, call.cols = cols;
     call.add = block > 0;
-    if (to_c_ && (unit_.into_c == IntoC::any || (rows == width && cols == unit_.nr))) {
-      const EpilogueJob& job = store_job_->epilogue;
-      call.sums = c_at(c.batch, row, col);
-      call.ld = store_job_->c.strides[1];
+    const int64_t panel = later.col + j - c.col0;
+    if (later.first < later.all && panel < b_panels_) {
+      call.later = b_panel(c, panel) + block_offset(later.block) + later.first * words_of_line;
+      call.later_lines = std::min(later.lines, later.all - later.first);
+    }
+    const bool any = unit_.into_c == IntoC::any;
+    const bool into_c = to_c_ && (any || (last && rows == width && cols == unit_.nr));
+    if (into_c) call.to = c_at(c.batch, row, col), call.to_ld = store_job_->c.strides[1];
+    if (into_c && (any || !in_parts)) {
+      call.sums = call.to, call.ld = call.to_ld;
       if (needs_column_sums()) {  // begin with what is taken off for the 128 of a
         const std::int32_t* const sums = totals(c, j);
         for (int64_t r = 0; r < rows; ++r) {
@@ -310,22 +352,24 @@ class PackedProduct final : public UnitProduct {
         }
         call.add = true;
       }
-      unit_.micro(call);
-      if (last && store_job_->has_epilogue) store_job_->apply(job, {c.batch, row, col, rows, cols});
-      return;
+    } else {
+      // Sums of a micro-tile lie side by side; the next micro-tile's follow those of this one.
+      const int64_t tile = unit_.mr * unit_.nr;
+      call.sums = scratch(c.thread), call.ld = unit_.nr;
+      if (in_parts) {
+        call.sums += tile * ((i - c.panel0) * (c.col1 - c.col0) + j - c.col0);
+        call.next_sums = call.sums + tile;
+      }
+      if (!into_c) call.to = call.sums, call.to_ld = call.ld;
     }
-    // Sums of a micro-tile lie side by side; the next micro-tile's follow those of this one.
-    const int64_t tile = unit_.mr * unit_.nr;
-    call.sums = scratch(c.thread);
-    if (in_parts) {
-      call.sums += tile * ((i - c.panel0) * (c.col1 - c.col0) + j - c.col0);
-      call.next_sums = call.sums + tile;
-    }
-    call.ld = unit_.nr;
     unit_.micro(call);
     if (!last) return;
-    store({c.batch, row, col, rows, cols}, call.sums, call.ld,
-          needs_column_sums() ? totals(c, j) : nullptr);
+    const Rectangle at{c.batch, row, col, rows, cols};
+    if (!into_c) {
+      store(at, call.sums, call.ld, needs_column_sums() ? totals(c, j) : nullptr);
+    } else if (store_job_->has_epilogue) {
+      store_job_->apply(store_job_->epilogue, at);
+    }
   }
 
   std::uint32_t* c_at(int64_t batch, int64_t row, int64_t col) const {
@@ -336,17 +380,17 @@ class PackedProduct final : public UnitProduct {
   // Sums of the columns of a micro-panel of b over all of k.
   const std::int32_t* totals(const Share& c, int64_t panel) const {
     const int64_t place = own_b_ ? c.thread : shared_place(c);
-    if (k_blocks() == 1) return sums_of_columns(place, 0, panel);
+    if (k_blocks_ == 1) return sums_of_columns(place, 0, panel);
     auto* const to = reinterpret_cast<std::int32_t*>(scratch(c.thread) + totals_at_);
     std::copy_n(sums_of_columns(place, 0, panel), unit_.nr, to);
-    for (int64_t block = 1; block < k_blocks(); ++block) {
+    for (int64_t block = 1; block < k_blocks_; ++block) {
       const std::int32_t* const more = sums_of_columns(place, block, panel);
       for (int64_t j = 0; j < unit_.nr; ++j) to[j] += more[j];
     }
     return to;
   }
 
-  const int64_t steps_, steps_of_block_;
+  const int64_t steps_, steps_of_block_, k_blocks_, a_panels_, b_panels_;
   bool own_a_ = false, own_b_ = false;
   bool to_c_ = false;  // sums need nothing to become c: micro-tiles that may be are stored there
   int64_t panels_of_piece_ = 1;

@@ -32,18 +32,22 @@ enum class UnitKind : std::int64_t {
   amx = 5,
 };
 
-// sums[rows][nr], float or int32, `ld` apart, = (add: +=) A micro-panel · B micro-panel; only the
-// vectors of the first `cols` columns need be right. What is beyond them is left alone where sums
-// may be any part of c (Unit::into_c).
+// to[rows][nr], float or int32, `to_ld` apart, = (add: sums +) A micro-panel · B micro-panel; only
+// the vectors of the first `cols` columns need be right. What is beyond them is left alone where
+// `to` may be any part of c (Unit::into_c). Otherwise than with IntoC::whole, `to` is `sums`.
 struct MicroCall {
   std::int64_t steps;
   const std::uint32_t* a;
   const std::uint32_t* b;
   std::int64_t rows, cols;
-  std::uint32_t* sums;
-  std::int64_t ld;
+  std::uint32_t *sums, *to;
+  std::int64_t ld, to_ld;
   bool add;
-  const std::uint32_t* next_sums;  // of the next call, mr · nr words; null: not in L2 already
+  // What a unit whose products leave time for it fetches meanwhile: sums of the next call, mr · nr
+  // words (null: they are at hand), and cache lines of a B micro-panel that later calls read.
+  const std::uint32_t* next_sums;
+  const std::uint32_t* later;
+  std::int64_t later_lines;
 };
 
 // Vectors along k become a micro-panel, or a piece of one, which begins at a whole step.
@@ -95,7 +99,7 @@ void with_constant(std::int64_t count, const Body& body) {
 // Which micro-tiles of sums may be c itself.
 enum class IntoC {
   none,
-  whole,  // of nr columns and all rows of the A micro-panel, if sums need not be added to
+  whole,  // of nr columns and all rows of the A micro-panel, for the last block of k
   any,    // nothing beyond the sums is written
 };
 

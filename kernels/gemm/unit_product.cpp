@@ -58,7 +58,7 @@ PlanFacts UnitProduct::facts() const {
 }
 
 Buffer UnitProduct::workspace(int64_t words) {
-  Buffer buffer(static_cast<std::size_t>(words * word_bytes));
+  Buffer buffer = Buffer::in_huge_pages(static_cast<std::size_t>(words * word_bytes));
   workspace_bytes_ += buffer.bytes();
   return buffer;
 }

@@ -38,7 +38,7 @@ class UnitProduct : public Product {
   std::span<const std::byte> kept() const override { return {kept_.get(), kept_bytes_}; }
 
  protected:
-  static constexpr std::int64_t page_words = 1024;
+  static constexpr std::int64_t page_words = 1024, words_of_line = 16;
 
   virtual void run_batches(std::int64_t first, std::int64_t count) = 0;
   virtual const std::string& path() const = 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -39,7 +40,30 @@ Buffer::Buffer(std::size_t bytes) : bytes_(bytes) {
   if (alignment == huge_page_bytes) madvise(data_, capacity, MADV_HUGEPAGE);
 }
 
+Buffer Buffer::in_huge_pages(std::size_t bytes) {
+  // Below 128 KiB the TLB keeps all 32 pages, and a huge page would be filled with zeros for
+  // little.
+  constexpr std::size_t least = std::size_t{128} << 10, block_bytes = std::size_t{16} << 20;
+  if (bytes < least || bytes >= huge_page_bytes) return Buffer(bytes);
+  static std::mutex mutex;
+  static std::weak_ptr<const Buffer> filling;
+  static std::size_t used = 0;
+  const std::lock_guard lock(mutex);
+  Buffer part;
+  part.block_ = filling.lock();
+  if (part.block_ == nullptr || block_bytes - used < bytes) {
+    part.block_ = std::make_shared<const Buffer>(block_bytes);
+    filling = part.block_;
+    used = 0;
+  }
+  part.data_ = static_cast<std::byte*>(part.block_->data()) + used;
+  part.bytes_ = bytes;
+  used += round_up(bytes, line_bytes);
+  return part;
+}
+
 Buffer::~Buffer() {
+  if (block_ != nullptr) return;
   if (buffers_are_shared()) {
     unmap_shared(data_);
   } else {
@@ -48,11 +72,14 @@ Buffer::~Buffer() {
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      block_(std::move(other.block_)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
+  std::swap(block_, other.block_);
   return *this;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 namespace rooflane {
 
@@ -11,6 +12,9 @@ class Buffer {
   Buffer() = default;
   // Pages are not touched: the first writer places them. Throws std::bad_alloc.
   explicit Buffer(std::size_t bytes);
+  // In huge pages even if it is smaller than one: from 128 KiB on, several lie in a block of 16
+  // MiB, which is freed with the last of them. For memory that loops go over again and again.
+  static Buffer in_huge_pages(std::size_t bytes);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -24,6 +28,7 @@ class Buffer {
  private:
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
+  std::shared_ptr<const Buffer> block_;  // that it is a part of; null: it owns its memory
 };
 
 // Memory for an output between two guard zones, where nobody has a reason to write.
