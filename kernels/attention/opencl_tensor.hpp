@@ -31,6 +31,12 @@ struct Tensor {
     return {{"path", tensor}, {"code_path", code_path}, {"warps", warps}, {"mt", mt},
             {"bk", bk},       {"stages", stages}};
   }
+  // The column `path` of a row.
+  std::string name(const Sizes& s) const {
+    if (code_path == 0) return "mma emulated";
+    return s.type == &float32 ? "mma.m16n8k8.tf32"
+                              : fmt::format("mma.m16n8k16.{}", s.type->short_name);
+  }
   // The portable code path's work-items play a whole warp each.
   std::int64_t items() const { return code_path == 1 ? 32 * warps : warps; }
   std::int64_t bq() const { return warps * mt * 16; }

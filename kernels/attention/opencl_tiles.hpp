@@ -22,7 +22,7 @@
 namespace rooflane::attention {
 
 // Which file runs: the tunable `path`.
-enum Path : std::int64_t { any_device = 0, prefill = 1, decode = 2, tensor = 3 };
+enum Path : std::int64_t { any_device = 0, prefill = 1, decode = 2, tensor = 3, wgmma = 4 };
 
 // What attention_rows.cl says of the options.
 inline std::string option_macros(const Sizes& s) {
