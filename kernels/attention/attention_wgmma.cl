@@ -8,14 +8,15 @@
 //
 // Scores stay in registers. They become weights there, and rounded in pairs they are the next product's
 // first operand. While a consumer weighs the scores of one tile, the matrix unit adds the values of the
-// tile before and multiplies for the other consumers, which take turns.
+// tile before and multiplies for the other consumers.
 //
 // Tiles in local memory: blocks of 64 columns, a row of 128 bytes per query, key or value, swizzled.
 // Columns beyond D are zeros. A row of o beyond TYPE's range is computed again (strict_row).
 
 #define BQ (CONSUMERS * 64)
 #define ITEMS (CONSUMERS * 128 + 128)
-// Registers of an item: the warps on a quarter of a unit share 512, and consumers need most of them.
+// Registers of an item: the warps on a quarter of a unit share 512, and consumers need most of them. One
+// consumer and the warpgroup of the producer have 255 each.
 #if CONSUMERS == 2
 #define PRODUCER_REGISTERS 24
 #define CONSUMER_REGISTERS 240
@@ -26,22 +27,35 @@
 #define ROW 128
 #define BLOCKS ((D + 63) / 64)
 #define Q_BYTES (BLOCKS * BQ * ROW)
+#define QUERIES 1  // blocks of queries in local memory; a second one made no difference on an H200
 #define TILE_BYTES (BLOCKS * BK * ROW)
+#define LOCAL_BYTES (QUERIES * Q_BYTES + STAGES * TILE_BYTES)
 // From one wgmma's operand to the next one's, in 16 bytes: 16 columns on, in blocks of so many rows; 16 keys on.
 #define COLUMNS_ON(s, rows) ((s) / 4 * ((rows)*ROW / 16) + (s) % 4 * 2)
 #define KEYS_ON(s) ((s) * (16 * ROW / 16))
 
-// The ring as one work-item goes through it. Each place has two barriers: `full` (its copies have arrived)
-// and `empty` (all consumers have multiplied it).
+// A ring of places as one work-item goes through it. Each place has two barriers: `full` (its copies have
+// arrived) and `empty` (all consumers have multiplied it).
 typedef struct {
   uint tiles, full, empty;
   uint place, parity;
 } Ring;
+INLINED void make_ring(Ring* ring, uint tiles, uint barriers, int places) {
+  *ring = (Ring){tiles, barriers, barriers + 8 * places, 0, 0};
+}
+INLINED void init_ring(const Ring* ring, int places) {
+  for (int i = 0; i < places; ++i) {
+    barrier_init(ring->full + 8 * i, 1);
+    barrier_init(ring->empty + 8 * i, 4 * CONSUMERS);
+  }
+}
 INLINED uint full_of(const Ring* ring) { return ring->full + 8 * ring->place; }
 INLINED uint empty_of(const Ring* ring) { return ring->empty + 8 * ring->place; }
+INLINED uint queries_of(const Ring* ring) { return ring->tiles + ring->place * Q_BYTES; }
 INLINED uint tile_of(const Ring* ring) { return ring->tiles + ring->place * TILE_BYTES; }
-INLINED void advance(Ring* ring) {
-  ring->place = ring->place + 1 == STAGES ? 0 : ring->place + 1;
+INLINED void wait_full(const Ring* ring) { barrier_wait(full_of(ring), ring->parity); }
+INLINED void advance(Ring* ring, int places) {
+  ring->place = ring->place + 1 == places ? 0 : ring->place + 1;
   ring->parity ^= ring->place == 0;
 }
 
@@ -67,47 +81,44 @@ INLINED Work work_of(int number, int heads, int q_len, int kv_len, int causal) {
   return work;
 }
 
-// Copies rows from `row` on of a matrix to local memory.
-INLINED void copy_rows(uint to, ulong map, int row, int matrix, int rows, uint full) {
-  EACH(i, BLOCKS) copy_box(to + i * rows * ROW, map, 64 * i, row, matrix, full);
-}
-INLINED void produce_tile(Ring* ring, ulong map, int key, int head) {
+// Copies `rows` rows of a matrix to the ring's next place, at `to`.
+INLINED void produce_rows(Ring* ring, uint to, ulong map, int row, int matrix, int rows) {
   barrier_wait(empty_of(ring), ring->parity);
-  barrier_expect(full_of(ring), TILE_BYTES);
-  copy_rows(tile_of(ring), map, key, head, BK, full_of(ring));
-  advance(ring);
+  barrier_expect(full_of(ring), BLOCKS * rows * ROW);
+  EACH(i, BLOCKS) copy_box(to + i * rows * ROW, map, 64 * i, row, matrix, full_of(ring));
+}
+INLINED void produce_tile(Ring* ring, ulong map, int tile, int head) {
+  produce_rows(ring, tile_of(ring), map, tile * BK, head, BK);
+  advance(ring, STAGES);
 }
 // One work-item starts all copies of a group.
-INLINED void produce(Ring* ring, uint q_tile, uint q_full, ulong maps, int heads, int group, int q_len,
-                     int kv_len, int causal, int count) {
+INLINED void produce(Ring* queries, Ring* ring, ulong maps, int heads, int group, int q_len, int kv_len,
+                     int causal, int count) {
   EACH(i, 3) acquire_map(maps + 128 * i);
-  ring->parity = 1;  // nobody holds a place at first
-  uint q_parity = 1;
+  queries->parity = ring->parity = 1;  // nobody holds a place at first
   EACH_WORK(count) {
     const int number = number_of(round);
     if (number >= count) continue;
     const Work work = work_of(number, heads, q_len, kv_len, causal);
     const int kv_head = work.head / group;
-    barrier_wait(q_full + 8, q_parity);
-    q_parity ^= 1;
-    barrier_expect(q_full, Q_BYTES);
-    copy_rows(q_tile, maps, work.row0, work.head, BQ, q_full);
+    produce_rows(queries, queries_of(queries), maps, work.row0, work.head, BQ);
+    advance(queries, QUERIES);
     produce_tile(ring, maps + 128, 0, kv_head);
     for (int tile = 1; tile < work.tiles; ++tile) {
-      produce_tile(ring, maps + 128, tile * BK, kv_head);
-      produce_tile(ring, maps + 256, (tile - 1) * BK, kv_head);
+      produce_tile(ring, maps + 128, tile, kv_head);
+      produce_tile(ring, maps + 256, tile - 1, kv_head);
     }
-    produce_tile(ring, maps + 256, (work.tiles - 1) * BK, kv_head);
+    produce_tile(ring, maps + 256, work.tiles - 1, kv_head);
   }
 }
 
-// Consumers take turns in starting products, by barriers of two of them.
-INLINED void wait_for_turn(int consumer) {
+// Consumers start products one after the other, in a fixed order, by barriers of two of them.
+INLINED void wait_to_start(int consumer) {
 #if CONSUMERS > 1
   asm volatile("bar.sync %0, 256;" ::"r"(1 + consumer) : "memory");
 #endif
 }
-INLINED void pass_turn(int consumer) {
+INLINED void let_next_start(int consumer) {
 #if CONSUMERS > 1
   asm volatile("bar.arrive %0, 256;" ::"r"(1 + (consumer + 1) % CONSUMERS) : "memory");
 #endif
@@ -160,58 +171,63 @@ INLINED void shrink_sums(float* sum, const float* shrink) {
 }
 
 // The sums of a consumer's 64 rows of o.
-INLINED void consume(Ring* ring, uint q_tile, uint q_full, uint q_parity, int consumer, int tiles,
-                     const int* ends, int seen_by_all, float factor, float* sum, float* total) {
+INLINED void consume(Ring* queries, Ring* ring, int consumer, int tiles, const int* ends,
+                     int seen_by_all, float factor, float* sum, float* total) {
   const bool is_first = get_local_id(0) % 32 == 0;
-  const ulong q = DESCRIPTOR(q_tile + consumer * 64 * ROW, 0);
+  const ulong q = DESCRIPTOR(queries_of(queries) + consumer * 64 * ROW, 0);
   float high[2] = {-FLT_MAX, -FLT_MAX};
   float shrink[2];
   float score[BK / 2];
   uint weights[BK / 16][4];
   EACH(h, 2) total[h] = 0.0f;
   EACH(i, D / 2) sum[i] = 0.0f;
-  barrier_wait(q_full, q_parity);
-  barrier_wait(full_of(ring), ring->parity);
-  wait_for_turn(consumer);
+  wait_full(queries);
+  wait_full(ring);
+  wait_to_start(consumer);
   SCORES_FENCE(score);
   multiply_keys(score, q, DESCRIPTOR(tile_of(ring), 0));
-  pass_turn(consumer);
+  let_next_start(consumer);
   products_wait(0);
   SCORES_DONE(score);
   if (is_first) barrier_arrive(empty_of(ring));
-  advance(ring);
+  advance(ring, STAGES);
   weigh(score, high, total, shrink, ends, 0, BK > seen_by_all, factor);
   round_weights(weights, score);
+  wait_full(ring);
   for (int tile = 1; tile < tiles; ++tile) {
     const Ring keys = *ring;
-    advance(ring);
-    barrier_wait(full_of(&keys), keys.parity);
-    wait_for_turn(consumer);
-    VALUES_DONE(sum);
+    advance(ring, STAGES);
+    wait_to_start(consumer);
     SCORES_FENCE(score);
     multiply_keys(score, q, DESCRIPTOR(tile_of(&keys), 0));
-    barrier_wait(full_of(ring), ring->parity);
+    shrink_sums(sum, shrink);
+    wait_full(ring);
+    VALUES_FENCE(sum);
     add_values(sum, weights, DESCRIPTOR(tile_of(ring), BK * ROW));
-    pass_turn(consumer);
+    let_next_start(consumer);
     products_wait(1);
     SCORES_DONE(score);
     if (is_first) barrier_arrive(empty_of(&keys));
     weigh(score, high, total, shrink, ends, tile * BK, (tile + 1) * BK > seen_by_all, factor);
+    // The next tile is waited for here: without a branch before it ptxas moves the wait for the values'
+    // product to where the keys' product ends, and nothing would run beside the weights.
+    const uint values = empty_of(ring);
+    advance(ring, STAGES);
+    wait_full(ring);
     products_wait(0);
     VALUES_DONE(sum);
-    if (is_first) barrier_arrive(empty_of(ring));
-    advance(ring);
-    shrink_sums(sum, shrink);
+    if (is_first) barrier_arrive(values);
     round_weights(weights, score);
   }
-  if (is_first) barrier_arrive(q_full + 8);
-  barrier_wait(full_of(ring), ring->parity);
+  if (is_first) barrier_arrive(empty_of(queries));
+  advance(queries, QUERIES);
+  shrink_sums(sum, shrink);
   VALUES_FENCE(sum);
   add_values(sum, weights, DESCRIPTOR(tile_of(ring), BK * ROW));
   products_wait(0);
   VALUES_DONE(sum);
   if (is_first) barrier_arrive(empty_of(ring));
-  advance(ring);
+  advance(ring, STAGES);
 }
 
 // An item's part of row h of o, which starts at `o`: whether all is within the format's range.
@@ -235,34 +251,33 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_wgmma
     __global const element* restrict k, __global const element* restrict v,
     __global element* restrict o, int heads, int group, int q_len, int kv_len, int count, int causal,
     float scale2) {
-  __local uchar tiles[Q_BYTES + STAGES * TILE_BYTES] __attribute__((aligned(1024)));
-  __local ulong barriers[2 * STAGES + 2];
+  __local uchar tiles[LOCAL_BYTES] __attribute__((aligned(1024)));
+  __local ulong barriers[2 * (STAGES + QUERIES)];
   const int lid = get_local_id(0);
-  const uint q_tile = LOCAL_ADDRESS(tiles);
-  const uint q_full = LOCAL_ADDRESS(barriers) + 16 * STAGES;
-  Ring ring = {q_tile + Q_BYTES, LOCAL_ADDRESS(barriers), LOCAL_ADDRESS(barriers) + 8 * STAGES, 0, 0};
+  Ring queries, ring;
+  make_ring(&queries, LOCAL_ADDRESS(tiles), LOCAL_ADDRESS(barriers), QUERIES);
+  make_ring(&ring, queries.tiles + QUERIES * Q_BYTES, queries.full + 16 * QUERIES, STAGES);
   if (lid == 0) {
-    for (int i = 0; i < STAGES; ++i) {
-      barrier_init(ring.full + 8 * i, 1);
-      barrier_init(ring.empty + 8 * i, 4 * CONSUMERS);
-    }
-    barrier_init(q_full, 1);
-    barrier_init(q_full + 8, 4 * CONSUMERS);
+    init_ring(&queries, QUERIES);
+    init_ring(&ring, STAGES);
     barriers_ready();
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   if (lid >= CONSUMERS * 128) {
+#if CONSUMERS > 1
     registers_lower(PRODUCER_REGISTERS);
+#endif
     if (lid == CONSUMERS * 128)
-      produce(&ring, q_tile, q_full, (ulong)(size_t)maps, heads, group, q_len, kv_len, causal, count);
+      produce(&queries, &ring, (ulong)(size_t)maps, heads, group, q_len, kv_len, causal, count);
     return;
   }
+#if CONSUMERS > 1
   registers_raise(CONSUMER_REGISTERS);
+#endif
 
   const int consumer = lid / 128;
   const int lane = lid % 32;
-  if (consumer == CONSUMERS - 1) pass_turn(consumer);
-  uint q_parity = 0;
+  if (consumer == CONSUMERS - 1) let_next_start(consumer);
   EACH_WORK(count) {
     const int number = number_of(round);
     if (number >= count) continue;
@@ -275,9 +290,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_wgmma
     }
     float sum[D / 2];
     float total[2];
-    consume(&ring, q_tile, q_full, q_parity, consumer, work.tiles, ends,
+    consume(&queries, &ring, consumer, work.tiles, ends,
             visible_keys(min(warp_row, q_len - 1), 1, q_len, kv_len, causal), scale2, sum, total);
-    q_parity ^= 1;
     EACH(h, 2) {
       const int row = warp_row + lane / 4 + 8 * h;
       const bool is_right = finish_row(sum, h, total[h], sees[h] == 0);

@@ -38,7 +38,8 @@ using std::int64_t;
 constexpr Tunable tunables[] = {
     {"path",
      "0: attention.cl, any device; 1: attention_tiles.cl, prefill; 2: attention_decode.cl, decode; "
-     "3: attention_tensor.cl, maths 3xtf32, f16 and bf16; 4: attention_wgmma.cl, maths f16 and bf16",
+     "3: attention_tensor.cl, maths 3xtf32, f16 and bf16; 4: attention_wgmma.cl, maths f16 and "
+     "bf16",
      0, 4, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"w", "work-items per group", 1, 1024},
@@ -214,16 +215,14 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   std::vector<Tuning> list;
   if (env.math != fp32.name) {
-    if (has_wgmma(info) && !wgmma_refusal(s)) {
-      for (const Warpgroups& groups : warpgroups(s, room_of(info, 1))) {
-        list.push_back(groups.tuning());
-      }
-    }
     const std::int64_t code_path = has_tensor_code_path(info) ? 1 : 0;
-    for (const Tensor& tiles :
-         tensor_tiles(s, room_of(info, code_path), room_of(info, 0), code_path)) {
-      list.push_back(tiles.tuning());
+    std::vector<Timed> timed =
+        tensor_tiles(s, room_of(info, code_path), room_of(info, 0), code_path);
+    if (has_wgmma(info) && !wgmma_refusal(s)) {
+      for (Timed& groups : warpgroups(s, room_of(info, 1))) timed.push_back(std::move(groups));
     }
+    std::ranges::stable_sort(timed, {}, &Timed::first);
+    for (Timed& tuning : timed) list.push_back(std::move(tuning.second));
     return list;
   }
   if (has_nvidia_code_path(info) && s.v_dim == s.head_dim && s.type == &float32) {

@@ -42,6 +42,9 @@ inline std::int64_t row_alignment(std::int64_t head_dim) {
   return head_dim % 4 == 0 ? 4 : head_dim % 2 == 0 ? 2 : 1;
 }
 
+// A tuning and the time that a model expects of it, nanoseconds.
+using Timed = std::pair<double, Tuning>;
+
 // What a device offers to one work-group and to all that a compute unit runs at a time.
 struct Room {
   std::int64_t local_bytes;  // of a group, and of a unit, which holds little more

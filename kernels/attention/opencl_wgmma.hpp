@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,17 +33,38 @@ struct Warpgroups {
   std::int64_t bq() const { return 16 * warps; }
   // Blocks of queries: a group computes one after the other.
   std::int64_t works(const Sizes& s) const { return s.batch * s.heads * ceil_div(s.q_len, bq()); }
+  // A block of queries, tiles, and two barriers for each.
   std::int64_t local_bytes(const Sizes& s) const {
     return ceil_div(s.head_dim, 64) * 128 * (bq() + stages * bk) + 16 * (stages + 1);
   }
   // Scores, weights, sums, and about 30 addresses and counters.
   std::int64_t registers(const Sizes& s) const { return bk / 2 + bk / 4 + s.head_dim / 2 + 30; }
+  // What ptxas can use of those that attention_wgmma.cl takes.
+  std::int64_t most_registers() const { return warps == 12 ? 160 : 224; }
   bool fits(const Room& room, const Sizes& s) const {
-    // What a consumer has: setmaxnreg in attention_wgmma.cl.
-    const std::int64_t most = warps == 12 ? 160 : 240;
     return warps % 4 == 0 && warps >= 4 && warps <= 12 && bk % 16 == 0 && bk >= 16 && bk <= 256 &&
-           stages >= 2 && registers(s) <= most && items() <= room.group_items &&
+           stages >= 2 && registers(s) <= most_registers() && items() <= room.group_items &&
            local_bytes(s) <= room.local_bytes;
+  }
+  // Rounds of blocks, one a unit, each tile by tile; of causal blocks the longest come first. As
+  // measured on an H200 (heads of 64 to 128 columns, 1 to 64 tiles). A third consumer waits more
+  // for the matrix unit the longer products are; one alone leaves it idle.
+  double expected_ns(const Sizes& s, const Room& room) const {
+    const auto real = [](std::int64_t x) { return static_cast<double>(x); };
+    const double columns = real(s.head_dim);
+    const double share = warps == 4 ? 0.7 : warps == 8 ? 1 : 1.2 + 0.0025 * columns;
+    const double tile_ns = 100 + share * real(bk) * (3.7 + 0.061 * columns);
+    const double block_ns = 600 + 600 * real(consumers());
+    const std::int64_t matrices = s.batch * s.heads, all = works(s);
+    double ns = 2500;
+    for (std::int64_t first = 0; first < all; first += room.units) {
+      // A round takes as long as its middle block: the next one evens it out.
+      const std::int64_t middle = all <= room.units ? 0 : std::min(room.units, all - first) / 2;
+      const std::int64_t block = s.causal ? (first + middle) / matrices : 0;
+      const std::int64_t keys = s.end_key(s.q_len - 1 - block * bq());
+      ns += block_ns + tile_ns * std::max(1.0, real(ceil_div(keys, bk)));
+    }
+    return ns;
   }
   opencl::Wgmma scores(const Sizes& s) const {
     return {.columns = static_cast<int>(bk), .a = s.type->short_name};
@@ -75,14 +95,13 @@ inline std::optional<std::string> wgmma_refusal(const Sizes& s) {
   return std::nullopt;
 }
 
-// The likely best in front.
-inline std::vector<Warpgroups> warpgroups(const Sizes& s, const Room& room) {
-  std::vector<Warpgroups> list;
+inline std::vector<Timed> warpgroups(const Sizes& s, const Room& room) {
+  std::vector<Timed> list;
   for (const std::int64_t warps : {8, 12, 4}) {
-    for (const std::int64_t bk : {128, 64, 176}) {
-      Warpgroups groups{warps, bk, 6};
+    for (const std::int64_t bk : {128, 160, 176, 208, 112, 96, 80, 64}) {
+      Warpgroups groups{warps, bk, 8};
       while (groups.stages > 2 && !groups.fits(room, s)) --groups.stages;
-      if (groups.fits(room, s)) list.push_back(groups);
+      if (groups.fits(room, s)) list.emplace_back(groups.expected_ns(s, room), groups.tuning());
     }
   }
   return list;
