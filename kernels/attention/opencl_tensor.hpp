@@ -92,9 +92,10 @@ inline std::vector<Timed> tensor_tiles(const Sizes& s, const Room& room, const R
       const std::int64_t resident = std::min(at_a_time, ceil_div(groups, room.units));
       const double warps = static_cast<double>(t.warps * resident);
       // Measured on an H200: half of the speed with 4 warps a unit, nine tenths with one row of
-      // fragments a warp.
-      const double busy =
-          std::min(1.0, 0.25 + 0.75 * warps / 8) * (t.mt == 2 ? 1 : 0.9) * (t.bk == 32 ? 0.97 : 1);
+      // fragments a warp; of 16-bit operands, where loading fragments takes longer, half.
+      const double one_row = s.type == &float32 ? 0.9 : 0.5;
+      const double busy = std::min(1.0, 0.25 + 0.75 * warps / 8) * (t.mt == 2 ? 1 : one_row) *
+                          (t.bk == 32 ? 0.97 : 1);
       // What does not fit 255 registers goes through memory.
       const std::int64_t sums = t.mt * (t.bk + Tensor::padded_dim(s)) / 2;
       const double spilled = std::max(0.0, static_cast<double>(sums) - 160) / 160;

@@ -55,14 +55,18 @@ struct Warpgroups {
     const double share = warps == 4 ? 0.7 : warps == 8 ? 1 : 1.2 + 0.0025 * columns;
     const double tile_ns = 100 + share * real(bk) * (3.7 + 0.061 * columns);
     const double block_ns = 600 + 600 * real(consumers());
+    // Tiles at the diagonal: a comparison and a selection for every score.
+    const double edges = s.causal ? 0.6 * (real(bq()) / real(bk) + 1) : 0;
     const std::int64_t matrices = s.batch * s.heads, all = works(s);
     double ns = 2500;
+    bool is_odd = false;  // two rounds even each other out; an odd last one takes its longest block
     for (std::int64_t first = 0; first < all; first += room.units) {
-      // A round takes as long as its middle block: the next one evens it out.
-      const std::int64_t middle = all <= room.units ? 0 : std::min(room.units, all - first) / 2;
-      const std::int64_t block = s.causal ? (first + middle) / matrices : 0;
+      const std::int64_t count = std::min(room.units, all - first);
+      is_odd = !is_odd;
+      const bool is_longest = is_odd && first + count == all;
+      const std::int64_t block = s.causal ? (first + (is_longest ? 0 : count / 2)) / matrices : 0;
       const std::int64_t keys = s.end_key(s.q_len - 1 - block * bq());
-      ns += block_ns + tile_ns * std::max(1.0, real(ceil_div(keys, bk)));
+      ns += block_ns + tile_ns * (std::max(1.0, real(ceil_div(keys, bk))) + edges);
     }
     return ns;
   }
