@@ -27,14 +27,14 @@
 #define ROW 128
 #define BLOCKS ((D + 63) / 64)
 #define Q_BYTES (BLOCKS * BQ * ROW)
-#define QUERIES 1  // blocks of queries in local memory; a second one made no difference on an H200
 #define TILE_BYTES (BLOCKS * BK * ROW)
-#define LOCAL_BYTES (QUERIES * Q_BYTES + STAGES * TILE_BYTES)
+#define LOCAL_BYTES (Q_BYTES + STAGES * TILE_BYTES)
 // From one wgmma's operand to the next one's, in 16 bytes: 16 columns on, in blocks of so many rows; 16 keys on.
 #define COLUMNS_ON(s, rows) ((s) / 4 * ((rows)*ROW / 16) + (s) % 4 * 2)
 #define KEYS_ON(s) ((s) * (16 * ROW / 16))
 
-// A ring of places as one work-item goes through it. Each place has two barriers: `full` (its copies have
+// A ring of places as one work-item goes through it; that of the queries has one place (a second one made no
+// difference on an H200). Each place has two barriers: `full` (its copies have
 // arrived) and `empty` (all consumers have multiplied it).
 typedef struct {
   uint tiles, full, empty;
@@ -51,7 +51,6 @@ INLINED void init_ring(const Ring* ring, int places) {
 }
 INLINED uint full_of(const Ring* ring) { return ring->full + 8 * ring->place; }
 INLINED uint empty_of(const Ring* ring) { return ring->empty + 8 * ring->place; }
-INLINED uint queries_of(const Ring* ring) { return ring->tiles + ring->place * Q_BYTES; }
 INLINED uint tile_of(const Ring* ring) { return ring->tiles + ring->place * TILE_BYTES; }
 INLINED void wait_full(const Ring* ring) { barrier_wait(full_of(ring), ring->parity); }
 INLINED void advance(Ring* ring, int places) {
@@ -101,8 +100,8 @@ INLINED void produce(Ring* queries, Ring* ring, ulong maps, int heads, int group
     if (number >= count) continue;
     const Work work = work_of(number, heads, q_len, kv_len, causal);
     const int kv_head = work.head / group;
-    produce_rows(queries, queries_of(queries), maps, work.row0, work.head, BQ);
-    advance(queries, QUERIES);
+    produce_rows(queries, queries->tiles, maps, work.row0, work.head, BQ);
+    advance(queries, 1);
     produce_tile(ring, maps + 128, 0, kv_head);
     for (int tile = 1; tile < work.tiles; ++tile) {
       produce_tile(ring, maps + 128, tile, kv_head);
@@ -174,7 +173,7 @@ INLINED void shrink_sums(float* sum, const float* shrink) {
 INLINED void consume(Ring* queries, Ring* ring, int consumer, int tiles, const int* ends,
                      int seen_by_all, float factor, float* sum, float* total) {
   const bool is_first = get_local_id(0) % 32 == 0;
-  const ulong q = DESCRIPTOR(queries_of(queries) + consumer * 64 * ROW, 0);
+  const ulong q = DESCRIPTOR(queries->tiles + consumer * 64 * ROW, 0);
   float high[2] = {-FLT_MAX, -FLT_MAX};
   float shrink[2];
   float score[BK / 2];
@@ -220,7 +219,7 @@ INLINED void consume(Ring* queries, Ring* ring, int consumer, int tiles, const i
     round_weights(weights, score);
   }
   if (is_first) barrier_arrive(empty_of(queries));
-  advance(queries, QUERIES);
+  advance(queries, 1);
   shrink_sums(sum, shrink);
   VALUES_FENCE(sum);
   add_values(sum, weights, DESCRIPTOR(tile_of(ring), BK * ROW));
@@ -252,13 +251,13 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_wgmma
     __global element* restrict o, int heads, int group, int q_len, int kv_len, int count, int causal,
     float scale2) {
   __local uchar tiles[LOCAL_BYTES] __attribute__((aligned(1024)));
-  __local ulong barriers[2 * (STAGES + QUERIES)];
+  __local ulong barriers[2 * (STAGES + 1)];
   const int lid = get_local_id(0);
   Ring queries, ring;
-  make_ring(&queries, LOCAL_ADDRESS(tiles), LOCAL_ADDRESS(barriers), QUERIES);
-  make_ring(&ring, queries.tiles + QUERIES * Q_BYTES, queries.full + 16 * QUERIES, STAGES);
+  make_ring(&queries, LOCAL_ADDRESS(tiles), LOCAL_ADDRESS(barriers), 1);
+  make_ring(&ring, queries.tiles + Q_BYTES, queries.full + 16, STAGES);
   if (lid == 0) {
-    init_ring(&queries, QUERIES);
+    init_ring(&queries, 1);
     init_ring(&ring, STAGES);
     barriers_ready();
   }

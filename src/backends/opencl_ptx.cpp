@@ -73,8 +73,8 @@ std::string Wgmma::macros(std::string_view name) const {
       fmt::arg("name", name), fmt::arg("mark", sm_90a_mark), fmt::arg("columns", columns),
       fmt::arg("depth", is_integer() ? 32 : 16), fmt::arg("types", types),
       fmt::arg("registers", registers), fmt::arg("a_text", a_text), fmt::arg("b", count + of_a),
-      fmt::arg("keep", count + of_a + 1), fmt::arg("flags", flags),
-      fmt::arg("operands", operands), fmt::arg("a_operands", a_operands));
+      fmt::arg("keep", count + of_a + 1), fmt::arg("flags", flags), fmt::arg("operands", operands),
+      fmt::arg("a_operands", a_operands));
 }
 
 }  // namespace rooflane::opencl
