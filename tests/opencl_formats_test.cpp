@@ -203,8 +203,19 @@ TEST_CASE("a way that cannot serve a problem says what it needs") {
         std::string::npos);
   CHECK(defect({"fp32", f16, wgmma}).value().find("path=7 is of maths") != std::string::npos);
   const std::string wgmma_defect = defect({"f16", f16, "path=7,wm=8,mt=2,nt=32"}).value();
-  CHECK(wgmma_defect.find(opencl::features(0).wgmma ? "mt·nt at most 32" : "or its driver lacks") !=
+  const bool has_wgmma = opencl::features(0).wgmma;
+  CHECK(wgmma_defect.find(has_wgmma ? "mt·nt at most 32" : "or its driver lacks") !=
         std::string::npos);
+  const std::string attention = "attention:batch=1,heads=1,q_len=8,kv_len=8,causal=0,type=f16";
+  for (const auto& [more, tuning, reason] :
+       {std::tuple("head_dim=12", "", "a multiple of 8, not 12"),
+        {"head_dim=8,scale=-1", "", "no negative scale"},
+        {"head_dim=256", ",warps=12", "160 with warps=12"},
+        {"head_dim=8", ",bk=24", "bk a multiple of 16"}}) {
+    const std::string text = attention + "," + more, of_path = std::string("path=4") + tuning;
+    const std::string why = defect({"f16", text.c_str(), of_path.c_str()}).value();
+    CHECK_MESSAGE(why.find(has_wgmma ? reason : "or its driver lacks") != std::string::npos, why);
+  }
   CHECK(defect({"f16", "gemm:m=72,n=80,k=30,a_type=b_type=f16,trans_a=1", units})
             .value()
             .find("at least 128 bytes along") != std::string::npos);

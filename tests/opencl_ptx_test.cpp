@@ -41,11 +41,18 @@ TEST_CASE("wgmma names its sums, its operands' formats and which of them lie acr
   const Wgmma f16{.columns = 8, .a = "f16", .b_wide = true};
   CHECK(f16.name() == "wgmma.m64n8k16.f16");
   CHECK(f16.macros().find("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, "
-                          "%5, one, 1, 1, 0, 1;") != std::string::npos);
-  CHECK(f16.macros().find("\"+f\"((d)[3]) : \"l\"(a), \"l\"(b)") != std::string::npos);
+                          "%5, kept, 1, 1, 0, 1;") != std::string::npos);
+  CHECK(f16.macros().find("\"+f\"((d)[3]) : \"l\"(a), \"l\"(b), \"r\"(keep)") != std::string::npos);
+  CHECK(f16.macros().find("setp.ne.u32 kept, %6, 0;") != std::string::npos);
+  const Wgmma weights{.columns = 8, .a = "bf16", .b_wide = true, .a_in_registers = true};
+  const std::string macros = weights.macros("VALUES");
+  CHECK(macros.find("{%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, kept, 1, 1, 1;") != std::string::npos);
+  CHECK(macros.find(": \"r\"((a)[0]), \"r\"((a)[1]), \"r\"((a)[2]), \"r\"((a)[3]), \"l\"(b)") !=
+        std::string::npos);
+  CHECK(macros.find("#define VALUES_FENCE(d)") != std::string::npos);
   const Wgmma u8{.columns = 256, .a = "u8"};
   CHECK(u8.name() == "wgmma.m64n256k32.u8");
   CHECK(u8.macros().find("m64n256k32.s32.u8.s8 {%0, ") != std::string::npos);
-  CHECK(u8.macros().find("%127}, %128, %129, one;") != std::string::npos);
+  CHECK(u8.macros().find("%127}, %128, %129, kept;") != std::string::npos);
   CHECK(u8.macros().find("\"+r\"((d)[127])") != std::string::npos);
 }

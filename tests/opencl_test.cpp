@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backends/opencl_ceilings.hpp"
+#include "backends/opencl_features.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
 #include "measure/verify.hpp"
@@ -312,15 +313,46 @@ TEST_CASE("small shapes of attention are right under maths f16 and bf16") {
   }
 }
 
+TEST_CASE("attention by wgmma is right at any size of rows, keys and heads") {
+  if (!has_device()) return;
+  if (!test::require_or_skip(opencl::features(0).wgmma, "no device with wgmma", "")) return;
+  for (const char* type : {"f16", "bf16"}) {
+    Environment env = whole_device();
+    env.math = type;
+    const std::string tail = std::string(",type=") + type;
+    // One tile and many, a ring of two places, blocks of 64 columns that are not full, rows that
+    // see nothing, several blocks a group.
+    const std::string shapes[] = {
+        "attention:batch=2,heads=6,kv_heads=2,q_len=170,kv_len=290,head_dim=72,causal=1" + tail,
+        "attention:batch=1,heads=1,q_len=65,kv_len=100,head_dim=8,causal=0" + tail,
+        "attention:batch=1,heads=2,q_len=500,kv_len=130,head_dim=96,causal=1" + tail,
+        "attention:batch=1,heads=3,q_len=200,kv_len=300,head_dim=256,causal=0" + tail,
+        "attention:batch=4,heads=40,q_len=257,kv_len=333,head_dim=64,causal=1" + tail,
+        "attention:batch=1,heads=4,kv_heads=1,q_len=300,kv_len=1000,head_dim=128,causal=1" + tail};
+    const TiledCase cases[] = {{shapes[0].c_str(), "path=4,warps=8,bk=64,stages=2"},
+                               {shapes[1].c_str(), "path=4,warps=4,bk=16,stages=2"},
+                               {shapes[2].c_str(), "path=4,warps=12,bk=80,stages=3"},
+                               {shapes[3].c_str(), "path=4,warps=8,bk=64,stages=2"},
+                               {shapes[4].c_str(), "path=4,warps=8,bk=208,stages=3"},
+                               {shapes[5].c_str(), "path=4,warps=8,bk=160,stages=3"}};
+    check_small_shapes(cases, env);
+  }
+}
+
 TEST_CASE("attention under maths f16 and bf16 hides values that a query does not see") {
   if (!has_device()) return;
-  for (const char* type : {"f16", "bf16"}) {
+  const Tuning no_wgmma = {{"path", 3}, {"code_path", 0}, {"warps", 1},
+                           {"mt", 1},   {"bk", 32},       {"stages", 2}};
+  const Tuning wgmma = {{"path", 4}, {"warps", 8}, {"bk", 32}, {"stages", 2}};
+  const bool has_wgmma = opencl::features(0).wgmma;
+  for (const auto& [type, tuning] :
+       {std::pair("f16", no_wgmma), {"bf16", no_wgmma}, {"f16", wgmma}, {"bf16", wgmma}}) {
+    if (tuning.get("path", 3) == 4 && !has_wgmma) continue;
     const Problem problem = problem_of(
         std::string("attention:batch=1,heads=2,q_len=40,kv_len=40,head_dim=24,causal=1,type=") +
         type);
     Environment env = whole_device();
     env.math = type;
-    const Tuning tuning = {{"code_path", 0}, {"warps", 1}, {"mt", 1}, {"bk", 32}, {"stages", 2}};
     OwnedOperands operands(problem, seed, 1);
     const auto of = [&](const char* tensor, int row) {
       return static_cast<std::uint16_t*>(operands.all().at(tensor).data) + row * 24;

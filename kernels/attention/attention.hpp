@@ -116,6 +116,12 @@ struct Sizes {
   }
   // Keys from the first to the last that any query sees.
   std::int64_t keys_seen() const { return q_len == 0 ? kv_len : end_key(q_len - 1) - first_key(0); }
+  // What a query sees on average, without a window.
+  double mean_keys() const {
+    const auto keys = static_cast<double>(kv_len), queries = static_cast<double>(q_len);
+    if (!causal) return keys;
+    return queries <= keys ? keys - queries / 2 : keys * keys / (2 * queries);
+  }
   // The most that any `queries` neighbours see together.
   std::int64_t most_keys(std::int64_t queries) const {
     return window == 0 ? kv_len : std::min(kv_len, window + (causal ? queries - 1 : 0));

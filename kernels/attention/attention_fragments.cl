@@ -17,7 +17,6 @@
 // (8) bytes meet every bank once.
 
 #define BYTES 4
-#define LARGEST FLT_MAX
 #define SIGN_BITS 0x80000000u
 #define ROW_K (4 * (DP % 32 == 16 ? DP : DP + 16))
 #define ROW_V (4 * (DP + 4))
@@ -119,11 +118,6 @@ INLINED void add_values(SUMS(sum, DP), SUMS(score, BK), __local const uchar* v_t
 // pieces of 16 bytes, so that the 8 rows that ldmatrix reads at a time meet every bank once.
 
 #define BYTES 2
-#if TYPE == F16
-#define LARGEST 65504.0f
-#else
-#define LARGEST 3.38953138925e38f
-#endif
 #define SIGN_BITS 0x80008000u
 #define ROW_K (2 * DP + 16)
 #define ROW_V ROW_K
@@ -151,24 +145,6 @@ INLINED void add_values(SUMS(sum, DP), SUMS(score, BK), __local const uchar* v_t
 #define QUERIES(name) const int name = 0;
 #define LOAD_QUERIES(name, q_tile, first_row) {}
 #define QUERIES_PARAM int unused
-#endif
-
-// Two floats, rounded to nearest, as a register.
-#if CODE_PATH == 1
-#define PACK_INTO(to, x, y) asm(PACKING " %0, %1, %2;" : "=r"(to) : "f"(y), "f"(x))
-#if TYPE == F16
-#define PACKING "cvt.rn.f16x2.f32"
-#else
-#define PACKING "cvt.rn.bf16x2.f32"
-#endif
-#else
-#define PACK_INTO(to, x, y) to = packed(x, y)
-uint packed(float x, float y) {
-  ushort bits[2];
-  STORE_ONE(x, (__private element*)bits, 0);
-  STORE_ONE(y, (__private element*)bits, 1);
-  return bits[0] | (uint)bits[1] << 16;
-}
 #endif
 
 // Columns 2q, 2q + 1, 2q + 8, 2q + 9 of 16.

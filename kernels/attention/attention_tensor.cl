@@ -78,33 +78,6 @@
 #endif
 #define PLUS(x, y) ((x) + (y))
 
-// A row in plain float32 by one item, some columns after the others.
-#define STRICT_COLUMNS 16
-void strict_row(__global const element* q, __global const element* k, __global const element* v,
-                __global element* o, int keys, float scale2) {
-  float high = -FLT_MAX;
-  for (int d0 = -STRICT_COLUMNS; d0 < D; d0 += STRICT_COLUMNS) {  // first the maximum alone
-    float total = 0.0f;
-    float sum[STRICT_COLUMNS];
-    EACH(c, STRICT_COLUMNS) sum[c] = 0.0f;
-    for (int key = 0; key < keys; ++key) {
-      float score = 0.0f;
-      for (int d = 0; d < D; ++d)
-        score = fma(LOAD_ONE(q, d) * scale2, LOAD_ONE(k, (long)key * D + d), score);
-      if (d0 < 0) {
-        high = fmax(high, score);
-        continue;
-      }
-      const float weight = fast_exp2(score - high);
-      total += weight;
-      EACH(c, STRICT_COLUMNS)
-        sum[c] = fma(weight, LOAD_ONE(v, (long)key * D + min(d0 + c, D - 1)), sum[c]);
-    }
-    for (int c = 0; d0 >= 0 && c < STRICT_COLUMNS && d0 + c < D; ++c)
-      STORE_ONE(sum[c] / total, o, d0 + c);
-  }
-}
-
 // Scores become weights, 2^(factor·(score - largest)), with -inf for what a row does not see where the
 // tile is_edge; what was added before shrinks. factor is not negative.
 INLINED void weigh(SUMS(score, BK), SUMS(sum, DP), OF_ROWS(float, high), OF_ROWS(float, total),

@@ -1,7 +1,8 @@
 // Attention, variant `opencl`: tiles of queries and keys with online softmax. attention.cl is for
 // any device, attention_tiles.cl and attention_decode.cl for those with NVIDIA's code path,
-// attention_tensor.cl for maths 3xtf32, f16 and bf16 (their tunings: opencl_decode.hpp,
-// opencl_tiles.hpp, opencl_tensor.hpp); here the tile is chosen, keys are split among groups when
+// attention_tensor.cl for maths 3xtf32, f16 and bf16, attention_wgmma.cl for the latter two on
+// Hopper's matrix units (their tunings: opencl_decode.hpp, opencl_tiles.hpp, opencl_tensor.hpp,
+// opencl_wgmma.hpp); here the tile is chosen, keys are split among groups when
 // there are few query rows, and the grid is laid out.
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@
 #include "attention_merge_cl.hpp"
 #include "attention_tensor_cl.hpp"
 #include "attention_tiles_cl.hpp"
+#include "attention_wgmma_cl.hpp"
 #include "backends/opencl_features.hpp"
 #include "backends/opencl_plan.hpp"
 #include "core/error.hpp"
@@ -23,6 +25,7 @@
 #include "kernels/attention/opencl_decode.hpp"
 #include "kernels/attention/opencl_tensor.hpp"
 #include "kernels/attention/opencl_tiles.hpp"
+#include "kernels/attention/opencl_wgmma.hpp"
 
 namespace rooflane::attention {
 namespace {
@@ -34,8 +37,9 @@ using std::int64_t;
 constexpr Tunable tunables[] = {
     {"path",
      "0: attention.cl, any device; 1: attention_tiles.cl, prefill; 2: attention_decode.cl, decode; "
-     "3: attention_tensor.cl, the one of maths 3xtf32, f16 and bf16",
-     0, 3, true},
+     "3: attention_tensor.cl, maths 3xtf32, f16 and bf16; 4: attention_wgmma.cl, maths f16 and "
+     "bf16",
+     0, 4, true},
     {"code_path", "0: portable OpenCL C; 1: NVIDIA's inline PTX", 0, 1},
     {"w", "work-items per group", 1, 1024},
     {"bq", "query rows per group", 1, 256},
@@ -53,9 +57,10 @@ constexpr Tunable tunables[] = {
     {"cd", "path 1: columns of a chunk of keys", 1, 1024},
     {"cn", "path 1: rows of a chunk of values", 1, 1024},
     {"unroll", "path 1: steps of the inner loops written out", 1, 32},
-    {"stages", "paths 1, 2: chunks or steps in local memory; 3: tiles of keys and of values", 1,
+    {"stages",
+     "paths 1, 2: chunks or steps in local memory; 3: tiles of keys and of values; 4: of either", 1,
      16},
-    {"warps", "path 3: warps of a group", 1, 32},
+    {"warps", "path 3: warps of a group; 4: those of its consumers", 1, 32},
     {"mt", "path 3: fragments of 16 query rows per warp", 1, 2},
     {"lanes", "path 2: items that share a key", 1, 32},
     {"nb", "path 2: keys per item and step", 1, 16},
@@ -197,6 +202,8 @@ bool has_nvidia_code_path(const DeviceInfo& info) {
   return info.kind == DeviceKind::gpu && opencl::features(info.index).nvidia_code_path();
 }
 
+bool has_wgmma(const DeviceInfo& info) { return opencl::features(info.index).wgmma; }
+
 bool has_tensor_code_path(const DeviceInfo& info) {
   const opencl::Features& found = opencl::features(info.index);
   return found.mma_tf32 && found.mma_f16 && found.nvidia_code_path();
@@ -208,10 +215,13 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   std::vector<Tuning> list;
   if (env.math != fp32.name) {
     const std::int64_t code_path = has_tensor_code_path(info) ? 1 : 0;
-    for (const Tensor& tiles :
-         tensor_tiles(s, room_of(info, code_path), room_of(info, 0), code_path)) {
-      list.push_back(tiles.tuning());
+    std::vector<Timed> timed =
+        tensor_tiles(s, room_of(info, code_path), room_of(info, 0), code_path);
+    if (has_wgmma(info) && !wgmma_refusal(s)) {
+      for (Timed& groups : warpgroups(s, room_of(info, 1))) timed.push_back(std::move(groups));
     }
+    std::ranges::stable_sort(timed, {}, &Timed::first);
+    for (Timed& tuning : timed) list.push_back(std::move(tuning.second));
     return list;
   }
   if (has_nvidia_code_path(info) && s.v_dim == s.head_dim && s.type == &float32) {
@@ -228,6 +238,11 @@ constexpr int64_t longest = int64_t{1} << 30;
 
 class OpenclPlan final : public opencl::DevicePlan {
  public:
+  PlanFacts facts() const override {
+    PlanFacts facts = DevicePlan::facts();
+    facts.path = path_;
+    return facts;
+  }
   OpenclPlan(const Problem& problem, const Tuning& tuning, const Environment& env)
       : DevicePlan(problem, tuning, env), s_(problem), info_(opencl::device(env.device)) {
     if (heads_ == 0 || rows_ == 0) return;
@@ -240,6 +255,9 @@ class OpenclPlan final : public opencl::DevicePlan {
         break;
       case tensor:
         prepare(Tensor::from(tuning));
+        break;
+      case wgmma:
+        prepare(Warpgroups::from(tuning));
         break;
       default:
         prepare(Tile::from(tuning));
@@ -307,6 +325,23 @@ class OpenclPlan final : public opencl::DevicePlan {
                         number(s_.group()), number(s_.q_len), number(s_.kv_len), number(heads_),
                         number(row_blocks), cl_int{s_.causal}, scale_to_base2());
     size_ = launch_of(heads_ * row_blocks, tiles.items());
+    path_ = tiles.name(s_);
+  }
+
+  void prepare(const Warpgroups& groups) {
+    const std::string source = groups.macros(s_) + attention_wgmma_cl;
+    const int64_t works = groups.works(s_);
+    const cl_int heads = number(s_.batch * s_.heads);
+    cl_mem maps = workspace(std::size_t{3} * 128);
+    describe_.call = kernel(source.c_str(), groups.options(s_), "describe");
+    describe_.call.set_args(context(), maps, copy_of("q"), copy_of("k"), copy_of("v"), heads,
+                            number(s_.group()), number(s_.q_len), number(s_.kv_len));
+    attention_ = kernel(source.c_str(), groups.options(s_), "attention_wgmma");
+    attention_.set_args(context(), maps, copy_of("q"), copy_of("k"), copy_of("v"), copy_of("o"),
+                        heads, number(s_.group()), number(s_.q_len), number(s_.kv_len),
+                        number(works), cl_int{s_.causal}, scale_to_base2());
+    size_ = launch_of(std::min<int64_t>(works, info_.compute_units), groups.items());
+    path_ = groups.scores(s_).name();
   }
 
   // The arguments OPTIONS of attention_rows.cl. Where there is no mask, or no lengths, q is
@@ -354,6 +389,9 @@ class OpenclPlan final : public opencl::DevicePlan {
   }
 
   void enqueue() override {
+    if (describe_.call.get() != nullptr) {
+      describe(describe_, {copy_of("q"), copy_of("k"), copy_of("v")});
+    }
     launch(attention_, size_);
     launch(merge_, merge_size_);
   }
@@ -363,7 +401,9 @@ class OpenclPlan final : public opencl::DevicePlan {
   const int64_t rows_ = s_.q_len * s_.group();
   const int64_t heads_ = s_.batch * s_.kv_heads;
   cl_mem parts_ = nullptr, state_ = nullptr;
+  Describing describe_;
   opencl::KernelCall attention_, merge_;
+  std::string path_ = "fma";
   opencl::Launch size_{}, merge_size_{};
 };
 
@@ -398,15 +438,33 @@ std::optional<std::string> unsupported(const Problem& problem, const Environment
   return opencl::unsupported_anywhere(problem, env, part_bytes);
 }
 
+std::optional<std::string> wgmma_defect(const Sizes& s, const Tuning& tuning,
+                                        const DeviceInfo& info) {
+  if (!has_wgmma(info)) {
+    const std::string& why = opencl::features(info.index).no_wgmma;
+    return fmt::format("path=4 needs wgmma, which {} or its driver lacks{}", info.name,
+                       why.empty() ? "" : ": " + why);
+  }
+  if (auto reason = wgmma_refusal(s)) return reason;
+  if (tuning.get("code_path", 1) != 1) return "path=4 needs code_path=1";
+  const Room room = room_of(info, 1);
+  if (Warpgroups::from(tuning).fits(room, s)) return std::nullopt;
+  return fmt::format(
+      "path=4 needs warps=4, 8 or 12, bk a multiple of 16 up to 256, stages of at least 2, tiles "
+      "of at most {} bytes, and 3·bk/4 + head_dim/2 + 30 registers: 240, or 160 with warps=12",
+      room.local_bytes);
+}
+
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment& env) {
   const DeviceInfo& info = opencl::device(env.device);
   const Sizes s(problem);
   const int64_t path = tuning.get("path", any_device);
   const int64_t code_path = tuning.get("code_path", 0);
-  if ((path == tensor) != (env.math != fp32.name)) {
+  if ((path == tensor || path == wgmma) != (env.math != fp32.name)) {
     return fmt::format("path={} is not of math {}", path, env.math);
   }
+  if (path == wgmma) return wgmma_defect(s, tuning, info);
   if (path == tensor) {
     if (code_path == 1 && !has_tensor_code_path(info)) {
       return fmt::format(

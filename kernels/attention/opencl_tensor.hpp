@@ -31,6 +31,12 @@ struct Tensor {
     return {{"path", tensor}, {"code_path", code_path}, {"warps", warps}, {"mt", mt},
             {"bk", bk},       {"stages", stages}};
   }
+  // The column `path` of a row.
+  std::string name(const Sizes& s) const {
+    if (code_path == 0) return "mma emulated";
+    return s.type == &float32 ? "mma.m16n8k8.tf32"
+                              : fmt::format("mma.m16n8k16.{}", s.type->short_name);
+  }
   // The portable code path's work-items play a whole warp each.
   std::int64_t items() const { return code_path == 1 ? 32 * warps : warps; }
   std::int64_t bq() const { return warps * mt * 16; }
@@ -73,13 +79,33 @@ struct Tensor {
   }
 };
 
-// Groups in waves over the device, each as long as its rows take beside the others of its unit: the
-// likely best in front.
+// Groups in waves over the device, each as long as its rows take beside the others of its unit.
 // `room` is that of the code path, `portable_room` that of code path 0.
-inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, const Room& portable_room,
-                                        std::int64_t code_path) {
-  std::vector<Tensor> list;
+inline std::vector<Timed> tensor_tiles(const Sizes& s, const Room& room, const Room& portable_room,
+                                       std::int64_t code_path) {
+  std::vector<Timed> list;
   if (code_path == 1) {
+    const auto time = [&](const Tensor& t) {
+      const std::int64_t at_a_time = std::max<std::int64_t>(
+          1, std::min(room.at_a_time(t.local_bytes(s)), 65536 / (t.registers(s) * t.items())));
+      const std::int64_t groups = s.batch * s.kv_heads * ceil_div(s.q_len * s.group(), t.bq());
+      const std::int64_t resident = std::min(at_a_time, ceil_div(groups, room.units));
+      const double warps = static_cast<double>(t.warps * resident);
+      // Measured on an H200: half of the speed with 4 warps a unit, nine tenths with one row of
+      // fragments a warp; of 16-bit operands, where loading fragments takes longer, half.
+      const double one_row = s.type == &float32 ? 0.9 : 0.5;
+      const double busy = std::min(1.0, 0.25 + 0.75 * warps / 8) * (t.mt == 2 ? 1 : one_row) *
+                          (t.bk == 32 ? 0.97 : 1);
+      // What does not fit 255 registers goes through memory.
+      const std::int64_t sums = t.mt * (t.bk + Tensor::padded_dim(s)) / 2;
+      const double spilled = std::max(0.0, static_cast<double>(sums) - 160) / 160;
+      // 16-bit operands: 0.12 ns a row and key with 64 columns, 0.21 with 128.
+      const double key_ns = 0.034 + 0.00136 * static_cast<double>(s.head_dim);
+      return 3000 +
+             std::ceil(static_cast<double>(groups) / static_cast<double>(room.units * resident)) *
+                 static_cast<double>(resident * t.bq()) * (1 + spilled) / busy * s.mean_keys() *
+                 key_ns;
+    };
     for (const auto& [warps, mt, bk] : {std::array<std::int64_t, 3>{4, 2, 64},
                                         {4, 1, 64},
                                         {8, 1, 64},
@@ -89,31 +115,14 @@ inline std::vector<Tensor> tensor_tiles(const Sizes& s, const Room& room, const 
                                         {2, 1, 32},
                                         {1, 1, 32}}) {
       // Copies of 16-bit operands take little room: the next tiles of both can arrive meanwhile.
-      list.push_back({1, warps, mt, bk, s.type == &float32 ? 1 : 2});
+      const Tensor t = {1, warps, mt, bk, s.type == &float32 ? 1 : 2};
+      if (t.fits(room, s)) list.emplace_back(time(t), t.tuning());
     }
-    std::erase_if(list, [&](const Tensor& t) { return !t.fits(room, s); });
-    const auto time = [&](const Tensor& t) {
-      const std::int64_t at_a_time = std::max<std::int64_t>(
-          1, std::min(room.at_a_time(t.local_bytes(s)), 65536 / (t.registers(s) * t.items())));
-      const std::int64_t groups = s.batch * s.kv_heads * ceil_div(s.q_len * s.group(), t.bq());
-      const std::int64_t resident = std::min(at_a_time, ceil_div(groups, room.units));
-      const double warps = static_cast<double>(t.warps * resident);
-      // Measured on an H200: half of the speed with 4 warps a unit, nine tenths with one row of
-      // fragments a warp.
-      const double busy =
-          std::min(1.0, 0.25 + 0.75 * warps / 8) * (t.mt == 2 ? 1 : 0.9) * (t.bk == 32 ? 0.97 : 1);
-      // What does not fit 255 registers goes through memory.
-      const std::int64_t sums = t.mt * (t.bk + Tensor::padded_dim(s)) / 2;
-      const double spilled = std::max(0.0, static_cast<double>(sums) - 160) / 160;
-      return std::ceil(static_cast<double>(groups) / static_cast<double>(room.units * resident)) *
-             static_cast<double>(resident * t.bq()) * (1 + spilled) / busy;
-    };
-    std::stable_sort(list.begin(), list.end(),
-                     [&](const Tensor& x, const Tensor& y) { return time(x) < time(y); });
   }
+  // The portable code path only serves checks.
   for (const std::int64_t warps : {2, 1}) {
     const Tensor portable{0, warps, 1, 32, 1};
-    if (portable.fits(portable_room, s)) list.push_back(portable);
+    if (portable.fits(portable_room, s)) list.emplace_back(1e30, portable.tuning());
   }
   return list;
 }

@@ -22,7 +22,7 @@
 namespace rooflane::attention {
 
 // Which file runs: the tunable `path`.
-enum Path : std::int64_t { any_device = 0, prefill = 1, decode = 2, tensor = 3 };
+enum Path : std::int64_t { any_device = 0, prefill = 1, decode = 2, tensor = 3, wgmma = 4 };
 
 // What attention_rows.cl says of the options.
 inline std::string option_macros(const Sizes& s) {
@@ -41,6 +41,9 @@ inline std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1
 inline std::int64_t row_alignment(std::int64_t head_dim) {
   return head_dim % 4 == 0 ? 4 : head_dim % 2 == 0 ? 2 : 1;
 }
+
+// A tuning and the time that a model expects of it, nanoseconds.
+using Timed = std::pair<double, Tuning>;
 
 // What a device offers to one work-group and to all that a compute unit runs at a time.
 struct Room {

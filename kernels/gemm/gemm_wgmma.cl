@@ -42,55 +42,11 @@
 #define A_PIECES (A_WIDE ? BM / 64 : 1)
 #define B_PIECES (B_WIDE ? BN / 64 : 1 + GATE)
 
-#define SM_90A "//sm_90a "
-
-// Matrix descriptors of wgmma: address / 16 in bits 0-13, the distance of blocks of 64 columns / 16 in bits
-// 16-29 (rows across k only), of groups of 8 rows / 16 in bits 32-45, swizzling by 128 bytes in bits 62-63.
-#define DESCRIPTOR(address) \
-  (((ulong)1 << 62) | ((ulong)(1024 / 16) << 32) | ((ulong)(BLOCK / 16) << 16) | ((address) >> 4))
+// Blocks of 64 columns lie side by side (rows across k).
+#define OPERAND(address) DESCRIPTOR(address, BLOCK)
 // From one wgmma's 32 bytes of k to the next one's.
 #define A_STEP ((A_WIDE ? 16 * ROW : 32) / 16)
 #define B_STEP ((B_WIDE ? 16 * ROW : 32) / 16)
-
-void barrier_init(uint address, uint count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address), "r"(count) : "memory");
-}
-void barrier_arrive(uint address) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
-}
-void barrier_expect(uint address, uint bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes)
-               : "memory");
-}
-// Until the phase of this parity is over.
-void barrier_wait(uint address, uint parity) {
-  asm volatile(
-      "{\n\t.reg .pred over;\n\tagain:\n\t"
-      "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n\t"
-      "@!over bra again;\n\t}" ::"r"(address), "r"(parity) : "memory");
-}
-// Before an item uses a map that `describe` may have changed.
-void acquire_map(ulong map) {
-  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
-}
-// A box of the tensor that `map` describes, from element (x, y, z) on; zeros beyond its edges.
-void copy_box(uint to, ulong map, int x, int y, int z, uint full) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(map), "r"(x), "r"(y), "r"(z), "r"(full)
-      : "memory");
-}
-
-// A box of c from local memory.
-void store_box(uint from, ulong map, int x, int y, int z) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];"
-      ::"l"(map), "r"(x), "r"(y), "r"(z), "r"(from) : "memory");
-}
-// The barrier of the 128 items of one consumer.
-void consumer_barrier(int consumer) {
-  asm volatile("bar.sync %0, 128;" ::"r"(1 + consumer) : "memory");
-}
 
 // One work-item starts all copies of a group.
 void produce(uint stages, uint full, uint empty, ulong maps, int n, int k, int k_share,
@@ -274,8 +230,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
       barrier_init(full + 8 * i, 1);
       barrier_init(empty + 8 * i, 4 * CONSUMERS);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async;" ::: "memory");
+    barriers_ready();
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   if (lid >= CONSUMERS * 128) {
@@ -306,24 +261,24 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
     for (int at = k_begin; at < k_end; at += BK) {
       barrier_wait(full + 8 * stage, parity);
       const uint tile = stages + stage * STAGE_BYTES;
-      const ulong a = DESCRIPTOR(tile + consumer * MT * BLOCK);
-      const ulong b = DESCRIPTOR(tile + BM * ROW);
+      const ulong a = OPERAND(tile + consumer * MT * BLOCK);
+      const ulong b = OPERAND(tile + BM * ROW);
 #pragma unroll
       for (int i = 0; i < MT; ++i) WGMMA_FENCE(sum[i]);
 #pragma unroll
       for (int s = 0; s < STEPS; ++s)
 #pragma unroll
         for (int i = 0; i < MT; ++i)
-          WGMMA(sum[i], a + i * (BLOCK / 16) + s * A_STEP, b + s * B_STEP);
-      asm volatile(SM_90A "wgmma.commit_group.sync.aligned;" ::: "memory");
+          WGMMA(sum[i], a + i * (BLOCK / 16) + s * A_STEP, b + s * B_STEP, 1);
+      products_commit();
       // The products of the tile before are done, and its place may be filled again.
-      asm volatile(SM_90A "wgmma.wait_group.sync.aligned 1;" ::: "memory");
+      products_wait(1);
       if (lane == 0 && last_empty != 0) barrier_arrive(last_empty);
       last_empty = empty + 8 * stage;
       stage = stage + 1 == STAGES ? 0 : stage + 1;
       parity ^= stage == 0;
     }
-    asm volatile(SM_90A "wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    products_wait(0);
 #pragma unroll
     for (int i = 0; i < MT; ++i) WGMMA_DONE(sum[i]);
     if (lane == 0 && last_empty != 0) barrier_arrive(last_empty);
@@ -341,41 +296,6 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
   // Local memory must stay until it has been read.
   if (lid % 128 == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 #endif
-}
-
-// What the copy engine is told of an operand: matrices of `ys` rows of `xs` elements, `ld` bytes apart, one
-// per batch; a copy takes a box of box_x × box_y of one of them. Written field by field, since the
-// layout of such a map is not documented. Some fields take constants only.
-#define SET(field, text, type, value)                                                            \
-  asm volatile(SM_90A "tensormap.replace.tile." field " [%0], " text "%1;" ::"l"(map), type(value) \
-               : "memory")
-#define SET_CONSTANT(field, value) \
-  asm volatile(SM_90A "tensormap.replace.tile." field ".global.b1024.b32 [%0], " value ";" \
-               ::"l"(map) : "memory")
-void describe_one(ulong map, ulong address, int xs, int ys, int batches, ulong ld, int box_x,
-                  int box_y, int bytes, int swizzled) {
-  for (int i = 0; i < 16; ++i) *(__global ulong*)(size_t)(map + 8 * i) = 0;
-  SET("global_address.global.b1024.b64", "", "l", address);
-  SET("rank.global.b1024.b32", "", "r", 2);
-  SET("box_dim.global.b1024.b32", "0, ", "r", box_x);
-  SET("box_dim.global.b1024.b32", "1, ", "r", box_y);
-  SET("box_dim.global.b1024.b32", "2, ", "r", 1);
-  SET("global_dim.global.b1024.b32", "0, ", "r", xs);
-  SET("global_dim.global.b1024.b32", "1, ", "r", ys);
-  SET("global_dim.global.b1024.b32", "2, ", "r", batches);
-  SET("global_stride.global.b1024.b64", "0, ", "l", ld);
-  SET("global_stride.global.b1024.b64", "1, ", "l", ld * ys);
-  SET("element_stride.global.b1024.b32", "0, ", "r", 1);
-  SET("element_stride.global.b1024.b32", "1, ", "r", 1);
-  SET("element_stride.global.b1024.b32", "2, ", "r", 1);
-  if (bytes == 1) SET_CONSTANT("elemtype", "0");
-  if (bytes == 2) SET_CONSTANT("elemtype", "1");
-  if (bytes == 4) SET_CONSTANT("elemtype", "2");
-  if (swizzled == 64) SET_CONSTANT("swizzle_mode", "2");
-  if (swizzled == 128) SET_CONSTANT("swizzle_mode", "3");
-  SET_CONSTANT("interleave_layout", "0");
-  SET_CONSTANT("fill_mode", "0");
-  asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
 }
 
 // maps: three of 128 bytes, of a, b and, if STAGED, c. Sizes as in gemm_wgmma, b_cols those of op(b); bytes

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "backends/opencl_features.hpp"
@@ -139,10 +138,11 @@ class WgmmaPlan final : public UnitPlan {
     options_ += fmt::format(" -DSTAGED={:d}", is_staged(t, problem));
     prepare(constants, t.splits);
     cl_mem maps = workspace(3 * map_bytes);
-    describe_ = kernel(source_.c_str(), options_, "describe");
-    describe_.set_args(context(), maps, a_, b_, copy_of("c"), as_cl_int(g_.m), as_cl_int(g_.n),
-                       as_cl_int(g_.b_cols()), as_cl_int(std::max<int64_t>(g_.k, 1)),
-                       as_cl_int(g_.batch), as_cl_int(layouts_.a.ld), as_cl_int(layouts_.b.ld));
+    describe_.call = kernel(source_.c_str(), options_, "describe");
+    describe_.call.set_args(context(), maps, a_, b_, copy_of("c"), as_cl_int(g_.m), as_cl_int(g_.n),
+                            as_cl_int(g_.b_cols()), as_cl_int(std::max<int64_t>(g_.k, 1)),
+                            as_cl_int(g_.batch), as_cl_int(layouts_.a.ld),
+                            as_cl_int(layouts_.b.ld));
     const double groups = std::min<double>(t.works(g_), context().compute_units());
     gemm_ = {kernel(source_.c_str(), options_, "gemm_wgmma"),
              launch_of(static_cast<int64_t>(groups), t.items())};
@@ -154,18 +154,12 @@ class WgmmaPlan final : public UnitPlan {
   }
 
  private:
-  // The maps hold addresses: they are written when these are others than in the last run.
   void multiply() override {
-    const std::array current{now(a_), now(b_), copy_of("c")};
-    if (current != described_) {
-      launch(describe_, {1, 1});
-      described_ = current;
-    }
+    describe(describe_, {a_, b_, copy_of("c")});
     GemmPlan::multiply();
   }
 
-  opencl::KernelCall describe_;
-  std::array<cl_mem, 3> described_{};
+  Describing describe_;
 };
 
 }  // namespace

@@ -133,7 +133,8 @@ __kernel __attribute__((reqd_work_group_size(128, 1, 1))) void probe(__global co
   WGMMA_FENCE(sum);
 #pragma unroll
   for (int s = 0; s < 4; ++s)
-    WGMMA(sum, (layout | ((uint)(size_t)a >> 4)) + 2 * s, (layout | ((uint)(size_t)b >> 4)) + 2 * s);
+    WGMMA(sum, (layout | ((uint)(size_t)a >> 4)) + 2 * s, (layout | ((uint)(size_t)b >> 4)) + 2 * s,
+          1);
   asm volatile("//sm_90a wgmma.commit_group.sync.aligned;" ::: "memory");
   asm volatile("//sm_90a wgmma.wait_group.sync.aligned 0;" ::: "memory");
   WGMMA_DONE(sum);

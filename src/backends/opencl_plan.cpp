@@ -231,6 +231,13 @@ void DevicePlan::write_now(cl_mem target, const View& view) {
       "clEnqueueWriteBuffer");
 }
 
+void DevicePlan::describe(Describing& kernel, std::array<cl_mem, 3> operands) {
+  for (cl_mem& memory : operands) memory = now(memory);
+  if (operands == kernel.operands) return;
+  launch(kernel.call, {1, 1});
+  kernel.operands = operands;
+}
+
 void DevicePlan::launch(const KernelCall& kernel, const Launch& size) {
   if (size.groups == 0) return;
   const std::size_t global = size.groups * size.group_items;

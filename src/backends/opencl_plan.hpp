@@ -79,6 +79,13 @@ class DevicePlan : public Plan {
   void write_now(cl_mem target, const View& view);
   // What stands for a device copy or packed constant now: in cold runs it changes.
   cl_mem now(cl_mem memory) const { return cold_ ? cold_->at(memory) : memory; }
+  // A kernel that writes down addresses of operands (tensor maps), and those of its last launch.
+  struct Describing {
+    KernelCall call;
+    std::array<cl_mem, 3> operands{};
+  };
+  // Launches it, by one work-item, if the operands are others than then.
+  void describe(Describing& kernel, std::array<cl_mem, 3> operands);
   // Enqueues one kernel; does nothing for zero groups. `wait_now` is for packing while planning.
   void launch(const KernelCall& kernel, const Launch& size);
   void wait_now();

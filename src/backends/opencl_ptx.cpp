@@ -42,27 +42,39 @@ std::string Wgmma::name() const {
   return fmt::format("wgmma.m64n{}k{}.{}", columns, is_integer() ? 32 : 16, a);
 }
 
-std::string Wgmma::macros() const {
+std::string Wgmma::macros(std::string_view name) const {
   const int count = columns / 2;
-  const std::string registers = list_of(count, [](int i) { return fmt::format("%{}", i); });
+  const int of_a = a_in_registers ? 4 : 1;
+  const auto placeholder = [](int i) { return fmt::format("%{}", i); };
+  const std::string registers = list_of(count, placeholder);
   const std::string operands = list_of(
       count, [&](int i) { return fmt::format("\"+{}\"((d)[{}])", is_integer() ? 'r' : 'f', i); });
   const std::string types =
       is_integer() ? fmt::format("s32.{}.s8", a) : fmt::format("f32.{0}.{0}", a);
-  // Floats have flags: neither operand is negated, and which of them lie across k.
-  const std::string flags = is_integer() ? "" : fmt::format(", 1, 1, {:d}, {:d}", a_wide, b_wide);
+  // Floats have flags: neither operand is negated, and which of those in local memory lie across k.
+  const std::string flags = is_integer()     ? ""
+                            : a_in_registers ? fmt::format(", 1, 1, {:d}", b_wide)
+                                             : fmt::format(", 1, 1, {:d}, {:d}", a_wide, b_wide);
+  const std::string a_text =
+      a_in_registers
+          ? fmt::format("{{{}}}", list_of(of_a, [&](int i) { return placeholder(count + i); }))
+          : placeholder(count);
+  const std::string a_operands =
+      a_in_registers ? list_of(of_a, [](int i) { return fmt::format("\"r\"((a)[{}])", i); })
+                     : "\"l\"(a)";
   return fmt::format(
-      "#define WGMMA(d, a, b) asm volatile(\"{mark}{{ .reg .pred one; setp.eq.u32 one, 0, 0; "
-      "wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{types} {{{registers}}}, %{count}, "
-      "%{next}, "
-      "one{flags}; }}\" : {operands} : \"l\"(a), \"l\"(b) : \"memory\")\n"
-      "#define WGMMA_FENCE(d) asm volatile(\"{mark}wgmma.fence.sync.aligned;\" : {operands} :: "
+      "#define {name}(d, a, b, keep) asm volatile(\"{mark}{{ .reg .pred kept; setp.ne.u32 kept, "
+      "%{keep}, 0; wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{types} {{{registers}}}, "
+      "{a_text}, %{b}, kept{flags}; }}\" : {operands} : {a_operands}, \"l\"(b), \"r\"(keep) : "
       "\"memory\")\n"
-      "#define WGMMA_DONE(d) asm volatile(\"\" : {operands} :: \"memory\")\n",
-      fmt::arg("mark", sm_90a_mark), fmt::arg("columns", columns),
+      "#define {name}_FENCE(d) asm volatile(\"{mark}wgmma.fence.sync.aligned;\" : {operands} :: "
+      "\"memory\")\n"
+      "#define {name}_DONE(d) asm volatile(\"\" : {operands} :: \"memory\")\n",
+      fmt::arg("name", name), fmt::arg("mark", sm_90a_mark), fmt::arg("columns", columns),
       fmt::arg("depth", is_integer() ? 32 : 16), fmt::arg("types", types),
-      fmt::arg("registers", registers), fmt::arg("count", count), fmt::arg("next", count + 1),
-      fmt::arg("flags", flags), fmt::arg("operands", operands));
+      fmt::arg("registers", registers), fmt::arg("a_text", a_text), fmt::arg("b", count + of_a),
+      fmt::arg("keep", count + of_a + 1), fmt::arg("flags", flags), fmt::arg("operands", operands),
+      fmt::arg("a_operands", a_operands));
 }
 
 }  // namespace rooflane::opencl
