@@ -85,7 +85,7 @@ class Honest(Repeated):
         self.assertIn("undeclared", document["build"]["messages"])
 
     def test_a_kernel_has_all_its_cpus_whenever_it_is_called(self) -> None:
-        """Between calls its process may wait on one of them. One that has fewer computes nothing."""
+        """Between calls its process may wait on one CPU. With fewer this one computes nothing."""
         text = (HONEST / "plain.c").read_text(encoding="utf-8")
         text = text.replace("void softmax(", "static void compute(")
         source = self.folder / "cpus.c"
