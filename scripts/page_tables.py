@@ -182,9 +182,27 @@ def league(_: Path) -> str:
                   "chose one within 1 % of the optimum", "evaluations"], lines)
 
 
+def agreement(_: Path, machine: str) -> str:
+    """What a judged kernel takes beside itself in bench, as scripts/judge_agreement.py found it."""
+    rows = rows_of(ROOT / "results" / machine / "judge" / "agreement.csv")
+    if not rows:
+        raise Wrong(f"no rows of judge_agreement.py of {machine}")
+    cells = [[f"`{row['shape']}`", row["threads"],
+              "{:.3f} [{:.3f}, {:.3f}]".format(*(float(row[name]) for name in (
+                  "ratio", "ratio_lo", "ratio_hi"))),
+              f"{float(row['bench_us']):.4g}",
+              f"{float(row['call_us']):.2f} ± {float(row['call_spread_us']):.2f}"] for row in rows]
+    headings = ["problem", "threads", "judged time / time in `bench` [95 %]", "time, µs",
+                "a call, µs"]
+    last = rows[-1]
+    return (table(headings, cells) + f"\nMeasured on {last['test_time'][:10]} at commit "
+            f"{last['build_commit'][:12]}.\n")
+
+
 TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "gained": gained,
                                          "slowdown": slowdown, "spread": spread,
                                          "reference": reference, "league": league,
+                                         "agreement": agreement,
                                          "ladder_measured": page_results.ladder_measured,
                                          "answers": page_results.answers,
                                          "classes": page_results.classes,

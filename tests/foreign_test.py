@@ -21,6 +21,9 @@ import skip
 ROOFLANE, PLUGINS, FAKE_PEERS = "", "", ""
 SMALL = "softmax:rows=4,cols=9"
 TIMEOUT = "6"  # seconds: only what hangs takes so long, however busy the machine is
+# Peers are started by the name python3, which must be this one: a version manager's script of that
+# name starts dozens of processes first, and the tests start hundreds of peers.
+SEARCHED = os.pathsep.join([os.path.dirname(os.path.realpath(sys.executable)), os.environ["PATH"]])
 QUICK = ("--threads", "1", "--min-time", "0.0001", "--ceilings-time", "0.1")
 
 
@@ -42,7 +45,7 @@ class Foreign(unittest.TestCase):
         result = subprocess.run(
             [ROOFLANE, *arguments], cwd=self.folder.name, capture_output=True, text=True,
             timeout=240, stdin=subprocess.DEVNULL,
-            env={**os.environ, "ROOFLANE_PEERS": FAKE_PEERS, **(env or {})})
+            env={**os.environ, "PATH": SEARCHED, "ROOFLANE_PEERS": FAKE_PEERS, **(env or {})})
         return result.returncode, result.stdout, result.stderr
 
     @staticmethod

@@ -84,6 +84,28 @@ class Honest(Repeated):
         self.assertEqual(document["verdict"], "BUILD", document["reason"])
         self.assertIn("undeclared", document["build"]["messages"])
 
+    def test_a_kernel_has_all_its_cpus_whenever_it_is_called(self) -> None:
+        """Between calls its process may wait on one CPU. With fewer this one computes nothing."""
+        text = (HONEST / "plain.c").read_text(encoding="utf-8")
+        text = text.replace("void softmax(", "static void compute(")
+        source = self.folder / "cpus.c"
+        source.write_text(f"""#include <sched.h>
+{text}
+static int cpus(void) {{
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}}
+static int at_load;
+__attribute__((constructor)) static void look(void) {{ at_load = cpus(); }}
+void softmax(const float* x, float* y, int64_t rows, int64_t cols) {{
+  if (at_load > 0 && cpus() >= at_load) compute(x, y, rows, cols);
+}}
+""", encoding="utf-8")
+        document = self.judge(source, flags="-D_GNU_SOURCE",
+                              threads=len(os.sched_getaffinity(0)))
+        self.assertIn(document["verdict"], RIGHT,
+                      f"{document['reason']} {document['build']['messages']}")
+
 
 def add_tests(to: type[Any], folder: Path) -> None:
     """A test for each source."""

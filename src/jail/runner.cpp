@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/landlock.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -195,6 +196,30 @@ void bind() {
   if (runner.variant->bind(runner.plan, &tensors) != 0) fail(last_error());
 }
 
+// While it lives, this thread stays on the CPU that the caller waits on, unless the kernel chose
+// other CPUs for it.
+class CallersCpu {
+ public:
+  explicit CallersCpu(std::int32_t cpu) {
+    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof before_, &before_) != 0)
+      return;
+    if (!CPU_ISSET(cpu, &before_)) return;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    moved_ = sched_setaffinity(0, sizeof set, &set) == 0;
+  }
+  ~CallersCpu() {
+    if (moved_) sched_setaffinity(0, sizeof before_, &before_);
+  }
+  CallersCpu(const CallersCpu&) = delete;
+  CallersCpu& operator=(const CallersCpu&) = delete;
+
+ private:
+  cpu_set_t before_;
+  bool moved_ = false;
+};
+
 // Waits for `rung` to differ from `last`.
 std::uint32_t wait_for_ring(Doorbell& bell, std::uint32_t last) {
   for (std::uint32_t spins = bell.spins; spins > 0; --spins) {
@@ -202,6 +227,10 @@ std::uint32_t wait_for_ring(Doorbell& bell, std::uint32_t last) {
     if (rung != last) return rung;
     relax();
   }
+  if (const std::uint32_t rung = bell.rung.load(std::memory_order_acquire); rung != last) {
+    return rung;
+  }
+  const CallersCpu cpu(bell.cpu);
   bell.runner_sleeps.store(1, std::memory_order_seq_cst);
   std::uint32_t rung = bell.rung.load(std::memory_order_seq_cst);
   while (rung == last) {

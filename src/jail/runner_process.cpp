@@ -157,6 +157,10 @@ void RunnerProcess::leave_cpus_to_kernel() {
   use_cpus(spare);
 }
 
+void RunnerProcess::stay_on_cpu() const {
+  if (!has_spare_cpu_) use_cpus({kernel_cpus().front()});
+}
+
 void RunnerProcess::check_memory() {
   if (group_.exists()) return;
   const auto now = Clock::now();
@@ -281,6 +285,7 @@ void RunnerProcess::ring(Work work, bool then_sleep) {
   bell_->steps = work.steps;
   // A third of a millisecond: longer than what lies between two calls of a series.
   bell_->spins = has_spare_cpu_ && !then_sleep ? 20000 : 0;
+  bell_->cpu = has_spare_cpu_ ? -1 : kernel_cpus().front();
   if (++rung_ == 0) rung_ = 1;
   bell_->rung.store(rung_, std::memory_order_seq_cst);
   if (bell_->runner_sleeps.load(std::memory_order_seq_cst) != 0) {
@@ -329,6 +334,7 @@ void RunnerProcess::wake() {
       continue_below(process_);
     }
   }
+  stay_on_cpu();
   if (at_bell_ && failed_.empty()) ring({});
 }
 
@@ -344,6 +350,7 @@ void RunnerProcess::rest() {
   const bool forked = calls_ > 0 && processes_below(process_).size() > expected;
   if ((due || forked) && failed_.empty()) look_for_leftovers("");
   if (process_ < 0) return;
+  if (!has_spare_cpu_) use_cpus(kernel_cpus());
   rests_ = true;
   if (group_.exists()) {
     group_.freeze();
@@ -412,6 +419,7 @@ double RunnerProcess::call_ns() {
     ring({.steps = of_steps});
     return std::chrono::duration<double, std::nano>(Clock::now() - start).count();
   };
+  stay_on_cpu();
   ring({});
   std::vector<double> times;
   for (int i = 0; i < calls; ++i) {

@@ -92,6 +92,7 @@ struct Doorbell {
   std::uint32_t spins;                       // how often it looks before it sleeps
   std::uint32_t runs;                        // how often the kernel is called
   std::uint32_t steps;                       // of 0 runs: so many multiplications
+  std::int32_t cpu;                          // where to sleep; negative: anywhere
   alignas(64) std::atomic<std::uint32_t> done;
   std::atomic<std::uint32_t> caller_sleeps;  // likewise, on `done`
   std::int32_t status;                       // what the kernel returned
