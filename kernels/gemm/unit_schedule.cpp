@@ -158,7 +158,11 @@ class Model : Costs {
       t.of(first) += read(bytes, first);
       t.of(again) += (times - 1) * read(bytes, again);
     };
-    blocks(own_a, a_bytes, own_a ? own_a_bytes + block : a_bytes + block, col_blocks);
+    // What lies in L2 beside a: a block of b, the next one if it is fetched meanwhile, and sums.
+    const double sums = std::min(real(s_.mc), pm * real(unit_.mr)) *
+                        std::min(real(s_.nc), pn * real(unit_.nr)) * word_bytes;
+    const double beside = (unit_.loads_first ? 2 : 1) * block + (k_blocks > 1 ? sums : 0);
+    blocks(own_a, a_bytes, (own_a ? own_a_bytes : a_bytes) + beside, col_blocks);
     blocks(own_b, b_bytes, own_b ? own_b_bytes + a_part : b_bytes, row_blocks);
     const double c_bytes = tiles * tile * word_bytes;
     t.of(source_) += write(c_bytes, source_);
@@ -298,8 +302,12 @@ class Search {
           s.nc = own == 2 ? l2 / 2 / bytes(1, k)
                  : kc < k ? of_sums
                           : std::max(of_sums, l2 / 4 / bytes(1, kc));
-          s.nc = std::max(unit_.nr, s.nc / unit_.nr * unit_.nr);
-          add_shares(s, cuts, least);
+          // Or a quarter of these columns, where the next block of b comes to L2 beside them.
+          for (const int64_t part : {1, 4}) {
+            if (part > 1 && !unit_.loads_first) break;
+            s.nc = std::max(unit_.nr, s.nc / part / unit_.nr * unit_.nr);
+            add_shares(s, cuts, least);
+          }
         }
       }
     }
