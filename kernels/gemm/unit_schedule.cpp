@@ -302,12 +302,8 @@ class Search {
           s.nc = own == 2 ? l2 / 2 / bytes(1, k)
                  : kc < k ? of_sums
                           : std::max(of_sums, l2 / 4 / bytes(1, kc));
-          // Or a quarter of these columns, where the next block of b comes to L2 beside them.
-          for (const int64_t part : {1, 4}) {
-            if (part > 1 && !unit_.loads_first) break;
-            s.nc = std::max(unit_.nr, s.nc / part / unit_.nr * unit_.nr);
-            add_shares(s, cuts, least);
-          }
+          s.nc = std::max(unit_.nr, s.nc / unit_.nr * unit_.nr);
+          add_shares(s, cuts, least);
         }
       }
     }
