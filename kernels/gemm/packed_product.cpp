@@ -29,7 +29,7 @@ class PackedProduct final : public UnitProduct {
     UnitProduct::bind(operands, store);
     const bool as_sums =
         unit_.integers ? store.c.dtype == &int32 : store.c.dtype == &float32 && b_scale_ == nullptr;
-    // Of several blocks of k the sums begin in scratch, without what is taken off for the 128 of a.
+    // With several blocks of k, sums begin at 0 in scratch, not at what the 128 of a costs.
     const bool begins_there = k_blocks_ > 1 && unit_.into_c == IntoC::whole;
     to_c_ = unit_.into_c != IntoC::none && !(begins_there && needs_column_sums()) && as_sums &&
             g_.alpha == 1 && !g_.reads_c0();
