@@ -32,6 +32,8 @@ inline constexpr double overlap = 3;
 inline constexpr double store_ops = 2;  // storing an accumulator: one store a cycle
 inline constexpr double load_ops = 1;   // adding what c held: two loads a cycle
 inline constexpr double sum_ops = 4;    // an accumulator's sum across lanes: four share 16
+// A function of the epilogue for a vector: its load, its operation and its store; exp, erf or tanh.
+inline constexpr double function_ops = 3, exp_ops = 20;
 // Decoding a vector that goes to registers: it is widened and converted; of blocks it is also
 // unpacked, scaled and offset.
 inline constexpr double decode_ops = 2, decode_block_ops = 5;
@@ -173,6 +175,14 @@ class Costs : protected GemmConstants {
 
   double ops(double count) const { return count * op_; }
   double begin() const { return ops(call_ops) + (s_.threads > 1 ? region_of(traits_) : 0); }
+
+  // The epilogue of all of c, shared among so many tasks.
+  double epilogue(double tasks) const {
+    const double of_vector = function_ops * real(static_cast<std::int64_t>(g_.epilogue.count)) +
+                             exp_ops * exps_of(g_.epilogue);
+    const double vectors = real(g_.batch) * real(g_.m) * real(g_.n) / lanes_;
+    return ops(of_vector * vectors) / std::min(std::max(tasks, 1.0), real(s_.threads));
+  }
 
   // The level that holds so many bytes of each thread.
   Level level(double bytes) const {

@@ -117,12 +117,12 @@ double Model::seconds() const {
     case Path::few_rows:
       return begin();
     case Path::dot:
-      return begin() + dot();
+      return begin() + dot() + epilogue(real(g_.batch * div_up(g_.n, s_.nc)));
     case Path::outer:
-      return begin() + outer();
+      return begin() + outer() + epilogue(real(g_.batch * div_up(g_.n, s_.nc)));
     case Path::unpacked:
     case Path::packed:
-      return begin() + blocked();
+      return begin() + blocked() + epilogue(real(g_.batch * s_.m_parts * s_.n_parts));
   }
   return begin();
 }

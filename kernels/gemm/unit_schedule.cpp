@@ -59,7 +59,11 @@ class Model : Costs {
     source_ = beyond_l1(real(g_.batch) * stored / s_.threads);
   }
 
-  double seconds() const { return begin() + (s_.path == Path::few_rows ? few() : packed()); }
+  double seconds() const {
+    const bool is_few = s_.path == Path::few_rows;
+    const int64_t parts = is_few ? div_up(g_.n, s_.nc) : s_.m_parts * s_.n_parts;
+    return begin() + (is_few ? few() : packed()) + epilogue(real(g_.batch * parts));
+  }
   // What a packed schedule takes at least, however it is shared: before tasks begin; a's packing
   // for each part of n and b's for each of m, where these pack their own; all micro-kernels.
   struct Least {

@@ -3,6 +3,7 @@
 #include "measure/calibrate.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
@@ -10,7 +11,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "cli/calibrate_learn.hpp"
 #include "cli/json_output.hpp"
@@ -20,6 +23,7 @@
 #include "cli/verbs.hpp"
 #include "core/machine.hpp"
 #include "io/json.hpp"
+#include "measure/interference.hpp"
 
 namespace rooflane {
 namespace {
@@ -75,7 +79,20 @@ MeasuredTraits measure_traits(CalibrateRequest request) {
   request.progress = [&](double done, const std::string& what) {
     progress.show(fmt::format("[{:3.0f} %] {}", 100 * done, what));
   };
-  return calibrate(request);
+  const std::vector<int>& placement = machine().placement;
+  const auto used = std::min(placement.size(), static_cast<std::size_t>(request.threads));
+  const std::span<const int> cpus(placement.data(), used);
+  const InterferenceCounts before = interference_counts(cpus, getpid());
+  MeasuredTraits measured = calibrate(request);
+  const std::string what =
+      interference_between(before, interference_counts(cpus, getpid()), cpus.size());
+  if (!what.empty()) {
+    print_note(fmt::format(
+        "traits: others took CPU time meanwhile ({}); if choices seem odd, such as one thread "
+        "where more would help, run `rooflane calibrate` again when the machine is idle",
+        what));
+  }
+  return measured;
 }
 
 // The times of all files, those with the same traits together: pieces of one machine's times.
