@@ -14,7 +14,9 @@ std::uint32_t PartialLane(const E* from, std::int64_t inner, std::int64_t count)
   return lane;
 }
 
-// Where a lane of a vector lies in a micro-panel that is `width` vectors wide.
+// Where a lane of a vector lies in a micro-panel that is `width` vectors wide. The same lane of the
+// next vector, up to a multiple of 16 vectors, is `neighbours` words on; of lanes that are not
+// neighbours the next one, up to a multiple of 16, is lane_step() on.
 // `run` lanes of a vector are neighbours, then come those of the next vector.
 template <int run>
 struct Runs {
@@ -22,6 +24,7 @@ struct Runs {
   static std::int64_t place(std::int64_t width, std::int64_t lane, std::int64_t vector) {
     return (lane / run * width + vector) * run + lane % run;
   }
+  static std::int64_t lane_step(std::int64_t width) { return width; }
 };
 // Blocks of 16 lanes (rows) by 16 vectors (columns), one after another.
 struct Blocks {
@@ -31,6 +34,7 @@ struct Blocks {
     return ((lane / side * (width / side) + vector / side) * side + lane % side) * side +
            vector % side;
   }
+  static std::int64_t lane_step(std::int64_t /*width*/) { return 16; }
 };
 
 // 16 rows of 16 lanes become columns: pairs, fours, then quarters of vectors change places.
@@ -86,10 +90,12 @@ __attribute__((always_inline)) inline void PackTransposed(const PackCall& c, std
         whole ? _mm512_loadu_si512(vector) : _mm512_maskz_loadu_epi32(there, vector), xor_mask);
   }
   Transpose(rows);
+  std::uint32_t* const to = c.to + Layout::place(c.width, g, v0);
+  const std::int64_t step = Layout::lane_step(c.width);
 #pragma GCC unroll 16
   for (int lane = 0; lane < side; ++lane) {
     if (!whole && lane >= lanes) break;
-    _mm512_mask_storeu_epi32(c.to + Layout::place(c.width, g + lane, v0), kept, rows[lane]);
+    _mm512_mask_storeu_epi32(to + lane * step, kept, rows[lane]);
   }
 }
 
@@ -167,17 +173,26 @@ void PackLanes(const PackCall& c, std::int64_t lanes) {
   } else {
     PackAcross<E, Layout>(c, whole);
   }
+  // body(a place, v) for lane g of vectors [first,last).
+  const auto for_vectors = [&](std::int64_t g, std::int64_t first, std::int64_t last,
+                               const auto& body) __attribute__((always_inline)) {
+    constexpr std::int64_t side = 16;
+    for (std::int64_t v0 = first; v0 < last; v0 = (v0 / side + 1) * side) {
+      std::uint32_t* to = c.to + Layout::place(c.width, g, v0);
+      const std::int64_t end = std::min(last, (v0 / side + 1) * side);
+      for (std::int64_t v = v0; v < end; ++v, to += Layout::neighbours) body(*to, v);
+    }
+  };
   const E* const rest = reinterpret_cast<const E*>(c.from) + whole * group * c.inner;
   for (std::int64_t g = whole; g < lanes; ++g) {
     const std::int64_t left = g == whole ? c.k % group : 0;
-    for (std::int64_t v = 0; v < c.count; ++v) {
-      const std::uint32_t lane = PartialLane(rest + v * c.outer, c.inner, left);
-      c.to[Layout::place(c.width, g, v)] = left > 0 ? lane ^ c.xor_mask : 0;
-    }
+    for_vectors(g, 0, c.count, [&](std::uint32_t& to, std::int64_t v) {
+      to = left > 0 ? PartialLane(rest + v * c.outer, c.inner, left) ^ c.xor_mask : 0;
+    });
   }
   if (c.count == c.width) return;
   for (std::int64_t g = 0; g < lanes; ++g) {
-    for (std::int64_t v = c.count; v < c.width; ++v) c.to[Layout::place(c.width, g, v)] = 0;
+    for_vectors(g, c.count, c.width, [](std::uint32_t& to, std::int64_t) { to = 0; });
   }
 }
 

@@ -140,12 +140,14 @@ class Model : Costs {
     const double b_part = real(unit_.nr) * b_of_k_ * kc;
     const double block = std::min(real(s_.nc) / real(unit_.nr), pn) * b_part;
     const Level a_at = a_part + b_part / 4 > l1_ ? in_l2 : in_l1;
-    const Level b_at = beyond_l1(block + a_part);
-    double loads = b_at == in_l2 ? read(b_part, in_l2) : 0;
+    double loads = read(b_part, in_l2);
     if (a_at > in_l1 || unit_.loads_first) loads += read(a_part, a_at);
     (unit_.loads_first ? t.core : t.within_l2) += tiles * k_blocks * loads;
-    // A block that L2 does not hold comes from beyond for each A micro-panel.
-    if (b_at > in_l2) t.of(b_at) += tiles * k_blocks * read(b_part, b_at);
+    // A block that L2 does not hold comes from beyond for each A micro-panel, not only the first.
+    const double panels = std::min(std::ceil(real(s_.mc) / real(unit_.mr)), pm);
+    if (const Level b_at = beyond_l1(block + a_part); b_at > in_l2) {
+      t.of(b_at) += (1 - 1 / panels) * tiles * k_blocks * read(b_part, b_at);
+    }
     if (k_blocks > 1) {
       const Level at = beyond_l1(real(s_.mc * s_.nc) * word_bytes + block);
       t.of(at) +=
