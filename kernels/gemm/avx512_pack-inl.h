@@ -14,9 +14,9 @@ std::uint32_t PartialLane(const E* from, std::int64_t inner, std::int64_t count)
   return lane;
 }
 
-// Where a lane of a vector lies in a micro-panel that is `width` vectors wide. The same lane of the
-// next vector, up to a multiple of 16 vectors, is `neighbours` words on; of lanes that are not
-// neighbours the next one, up to a multiple of 16, is lane_step() on.
+// Where a lane of a vector lies in a micro-panel that is `width` vectors wide. If `neighbours` is
+// 1, the same lane of 16 vectors is side by side, and the next of 16 lanes is lane_step() on.
+
 // `run` lanes of a vector are neighbours, then come those of the next vector.
 template <int run>
 struct Runs {
@@ -163,6 +163,30 @@ void PackAcross(const PackCall& c, std::int64_t whole) {
   }
 }
 
+// Zeros in lanes [g0,g1) of vectors [v0,v1).
+template <class Layout>
+void Clear(const PackCall& c, std::int64_t g0, std::int64_t g1, std::int64_t v0, std::int64_t v1) {
+  constexpr std::int64_t side = 16;
+  const auto within = [](std::int64_t at, std::int64_t first, std::int64_t last) {
+    return static_cast<__mmask16>(First(last - at) & ~First(first - at));
+  };
+  const __m512i zeros = _mm512_setzero_si512();
+  if constexpr (Layout::neighbours == 1) {
+    for (std::int64_t g = g0; g < g1; ++g) {
+      for (std::int64_t v = v0 / side * side; v < v1; v += side) {
+        _mm512_mask_storeu_epi32(c.to + Layout::place(c.width, g, v), within(v, v0, v1), zeros);
+      }
+    }
+  } else {
+    static_assert(Layout::neighbours == side);
+    for (std::int64_t v = v0; v < v1; ++v) {
+      for (std::int64_t g = g0 / side * side; g < g1; g += side) {
+        _mm512_mask_storeu_epi32(c.to + Layout::place(c.width, g, v), within(g, g0, g1), zeros);
+      }
+    }
+  }
+}
+
 // The micro-panel's piece has `lanes` lanes; those beyond k are zeros.
 template <class E, class Layout>
 void PackLanes(const PackCall& c, std::int64_t lanes) {
@@ -173,27 +197,14 @@ void PackLanes(const PackCall& c, std::int64_t lanes) {
   } else {
     PackAcross<E, Layout>(c, whole);
   }
-  // body(a place, v) for lane g of vectors [first,last).
-  const auto for_vectors = [&](std::int64_t g, std::int64_t first, std::int64_t last,
-                               const auto& body) __attribute__((always_inline)) {
-    constexpr std::int64_t side = 16;
-    for (std::int64_t v0 = first; v0 < last; v0 = (v0 / side + 1) * side) {
-      std::uint32_t* to = c.to + Layout::place(c.width, g, v0);
-      const std::int64_t end = std::min(last, (v0 / side + 1) * side);
-      for (std::int64_t v = v0; v < end; ++v, to += Layout::neighbours) body(*to, v);
-    }
-  };
   const E* const rest = reinterpret_cast<const E*>(c.from) + whole * group * c.inner;
-  for (std::int64_t g = whole; g < lanes; ++g) {
-    const std::int64_t left = g == whole ? c.k % group : 0;
-    for_vectors(g, 0, c.count, [&](std::uint32_t& to, std::int64_t v) {
-      to = left > 0 ? PartialLane(rest + v * c.outer, c.inner, left) ^ c.xor_mask : 0;
-    });
+  const std::int64_t left = c.k % group;
+  for (std::int64_t v = 0; left > 0 && v < c.count; ++v) {
+    const std::uint32_t lane = PartialLane(rest + v * c.outer, c.inner, left);
+    c.to[Layout::place(c.width, whole, v)] = lane ^ c.xor_mask;
   }
-  if (c.count == c.width) return;
-  for (std::int64_t g = 0; g < lanes; ++g) {
-    for_vectors(g, c.count, c.width, [](std::uint32_t& to, std::int64_t) { to = 0; });
-  }
+  Clear<Layout>(c, whole + (left > 0), lanes, 0, c.count);
+  if (c.count < c.width) Clear<Layout>(c, 0, lanes, c.count, c.width);
 }
 
 template <class Layout, int nr>
