@@ -136,7 +136,7 @@ void Micro(const MicroCall& call) {
   _tile_stored(3, lower + tile_lanes, call.to_ld * word);
 }
 
-// A step is a tile's lanes: of a 16 of each row side by side, of b 16 rows of nr.
+// A step is a tile's lanes: of a 16 of each row side by side, of b a tile for each 16 columns.
 template <class E>
 void PackA(const PackCall& c) {
   PackLanes<E, Runs<tile_lanes>>(c, c.steps * tile_lanes);

@@ -43,8 +43,9 @@ struct MicroCall {
   std::uint32_t *sums, *to;
   std::int64_t ld, to_ld;
   bool add;
-  // What a unit whose products leave time for it fetches meanwhile: sums of the next call, mr · nr
-  // words (null: they are at hand), and cache lines of a B micro-panel that later calls read.
+  // To be fetched while products are formed, by units that have time for it: sums of the next call,
+  // mr · nr words (null: they are at hand), and cache lines of a B micro-panel that later calls
+  // read.
   const std::uint32_t* next_sums;
   const std::uint32_t* later;
   std::int64_t later_lines;
