@@ -4,9 +4,11 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <mutex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/buffer.hpp"
@@ -308,6 +310,27 @@ TEST_CASE("parallel_for runs every task once") {
       CHECK(largest_thread < threads);
     }
   }
+}
+
+TEST_CASE("regions of fewer threads do not end the others, which a later region needs again") {
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  const auto region_of = [&](int threads) {
+    std::set<int> numbers;
+    parallel_region(nullptr, threads, [&](const Team& team) {
+      const std::scoped_lock lock(mutex);
+      seen.insert(std::this_thread::get_id());
+      if (team.threads == threads) numbers.insert(team.thread);
+    });
+    return static_cast<int>(numbers.size());
+  };
+  for (int i = 0; i < 20; ++i) {
+    for (const int threads : {5, 2, 3}) CHECK(region_of(threads) == threads);
+  }
+  CHECK(seen.size() == 5);
+  // So many that a team becomes smaller.
+  for (int i = 0; i < 300; ++i) CHECK(region_of(i % 2 == 0 ? 2 : 3) == 2 + i % 2);
+  CHECK(region_of(5) == 5);
 }
 
 TEST_CASE("parallel_for_static runs every task once, also with more threads than chunks") {

@@ -183,7 +183,7 @@ constexpr DType types[] = {&float32, &bfloat16, &int8, &uint8, &int32, &int8_per
 Unit amx_unit(const Problem& problem, const Environment& env) {
   if (env.math == math_bf16.name) {
     Unit unit = tile_unit<std::uint16_t>("amx-bf16");
-    unit.a_rounded = &bfloat16;
+    unit.a_converted = &bfloat16;
     unit.micro = Micro<BFloat16Tiles>;
     unit.few = avx512_few_bfloat16();
     return unit;

@@ -385,7 +385,7 @@ FewRows avx512_few_integers() { return FewRowsOf<IntegerProducts>("vpdpbusd", tr
 
 Unit avx512_bfloat16_unit() {
   Unit unit = vector_unit<BFloat16Products>(UnitKind::vdpbf16ps, avx512_few_bfloat16());
-  unit.a_rounded = &bfloat16;
+  unit.a_converted = &bfloat16;
   return unit;
 }
 Unit avx512_integer_unit() {

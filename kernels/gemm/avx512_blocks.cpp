@@ -344,25 +344,6 @@ void TileOf(const MicroCall& call) {
   });
 }
 
-// A block of a row, of neighbours in memory or not, as 2 vectors.
-void ReadBlock(const PackCall& c, std::int64_t row, std::int64_t block, __m512 (&to)[2]) {
-  const std::int64_t first = row * c.outer + block * weights_per_block * c.inner;
-  if (c.inner == 1 && c.type == &float32) {
-    const auto* const from = reinterpret_cast<const float*>(c.from) + first;
-    to[0] = _mm512_loadu_ps(from), to[1] = _mm512_loadu_ps(from + 16);
-    return;
-  }
-  float values[weights_per_block];
-  if (c.type == &bfloat16) {
-    const auto* const from = reinterpret_cast<const BFloat16*>(c.from) + first;
-    for (int p = 0; p < weights_per_block; ++p) values[p] = static_cast<float>(from[p * c.inner]);
-  } else {
-    const auto* const from = reinterpret_cast<const float*>(c.from) + first;
-    for (int p = 0; p < weights_per_block; ++p) values[p] = from[p * c.inner];
-  }
-  to[0] = _mm512_loadu_ps(values), to[1] = _mm512_loadu_ps(values + 16);
-}
-
 // Rotates each `period` bytes: the first `by`, 0 or 2, become the last.
 template <int period>
 void Rotate(const std::int8_t (&from)[weights_per_block], int by,
@@ -396,8 +377,9 @@ __attribute__((always_inline)) inline std::uint32_t Reduce(__m512i lanes) {
 // no bits behind the point.
 template <class Format>
 void QuantiseBlock(const PackCall& c, std::int64_t row, std::int64_t block, std::uint32_t* to) {
-  __m512 values[2];
-  ReadBlock(c, row, block, values);
+  const auto* const from =
+      reinterpret_cast<const float*>(c.from) + row * c.outer + block * weights_per_block;
+  const __m512 values[2] = {_mm512_loadu_ps(from), _mm512_loadu_ps(from + 16)};
   const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
   const QuantisationStep by = quantisation_step(
       Reduce<false>(Join<false>(_mm512_and_si512(_mm512_castps_si512(values[0]), magnitude),
@@ -450,6 +432,7 @@ Unit unit_for(bool prepacked) {
   unit.depth = weights_per_block, unit.words = words_per_block;
   unit.k_together = weights_per_block * 8;  // as many blocks as are decoded together
   unit.b_words = panel_words<Format>;
+  unit.a_converted = &float32;
   unit.micro = TileOf<Format>;
   unit.pack_a = Quantise<Format>;
   unit.pack_b = Pack<Format>;

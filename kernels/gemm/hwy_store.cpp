@@ -10,7 +10,7 @@
 #include "core/float16.hpp"
 #include "hwy/highway.h"
 #include "kernels/common/convert-inl.h"
-#include "kernels/gemm/hwy_part-inl.h"
+#include "kernels/gemm/hwy_transpose-inl.h"
 #include "kernels/gemm/quantised_rows.hpp"
 #include "kernels/gemm/store.hpp"
 #undef ROOFLANE_LOWER_PART
@@ -204,25 +204,52 @@ void StoreTile(const StoreJob& job, const SumTile& tile) {
 
 // ---- rows of op(a)
 
-// body(j, vector, lanes of it that count) for all of a row.
+// Rows that are converted together, and elements along k of rows across memory that are transposed
+// together: they stay in L1.
+constexpr int64_t kRows = 32, kAcross = 64;
+
+// Elements [first, first + count) of a row, which lie side by side.
+struct Stretch {
+  int64_t row, first, count;
+  DType type;
+  const std::byte* from;
+};
+
+// body(stretch) until all rows of the call, kRows at most, have been there.
 template <class Body>
-void ForReals(const ConvertCall& c, const Body& body) {
-  const DF d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+void ForStretches(const ConvertCall& c, const Body& body) {
   const auto size = static_cast<int64_t>(c.type->block_bytes);
-  HWY_ALIGN std::byte gathered[4 * hn::MaxLanes(DF())] = {};
-  for (int64_t j = 0; j < c.count; j += lanes) {
-    const int64_t here = std::min(lanes, c.count - j);
-    const std::byte* from = c.from + j * c.inner * size;
-    if (c.inner != 1 || here < lanes) {
-      std::fill_n(gathered, lanes * size, std::byte{0});
-      for (int64_t t = 0; t < here; ++t) {
-        std::copy_n(from + t * c.inner * size, size, gathered + t * size);
-      }
-      from = gathered;
+  if (c.inner == 1) {
+    for (int64_t i = 0; i < c.rows; ++i) {
+      body(Stretch{i, 0, c.count, c.type, c.from + i * c.outer * size});
     }
-    body(j, LoadReals(c.type, from, 0, Whole(), lanes), here);
+    return;
   }
+  HWY_ALIGN float columns[kAcross * kRows], rows[kRows * kAcross];
+  for (int64_t first = 0; first < c.count; first += kAcross) {
+    const int64_t here = std::min(kAcross, c.count - first);
+    for (int64_t p = 0; p < here; ++p) {
+      const std::byte* const from = c.from + (first + p) * c.inner * size;
+      ForVectors(c.rows, [&](int64_t i, const auto& loader) HWY_ATTR {
+        loader.Store(LoadReals(c.type, from, i, loader, c.rows), DF(), columns + p * kRows + i);
+      });
+    }
+    PackTransposed(columns, kRows, here, c.rows, rows, kAcross);
+    for (int64_t i = 0; i < c.rows; ++i) {
+      const auto* const row = reinterpret_cast<const std::byte*>(rows + i * kAcross);
+      body(Stretch{i, first, here, &float32, row});
+    }
+  }
+}
+
+// body(place in the row, vector, lanes of it that count) for a stretch; the other lanes are zeros.
+template <class Body>
+HWY_INLINE void ForReals(const Stretch& s, const Body& body) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  ForVectors(s.count, [&](int64_t j, const auto& loader) HWY_ATTR {
+    const VF value = LoadReals(s.type, s.from, j, loader, s.count);
+    body(s.first + j, value, std::min(lanes, s.count - j));
+  });
 }
 
 template <class V, class D>
@@ -238,36 +265,58 @@ void Quantise(const ConvertCall& c) {
   const DI di;
   const hn::RebindToUnsigned<DF> du;
   const hn::Rebind<std::uint8_t, DF> d8;
-  auto most = hn::Zero(du);
-  ForReals(c, [&](int64_t, VF value, int64_t) HWY_ATTR {
-    most = hn::Max(most, hn::And(hn::BitCast(du, value), hn::Set(du, 0x7FFFFFFFu)));
+  std::uint32_t largest[kRows] = {};
+  ForStretches(c, [&](const Stretch& s) HWY_ATTR {
+    auto most = hn::Zero(du);
+    ForReals(s, [&](int64_t, VF value, int64_t) HWY_ATTR {
+      most = hn::Max(most, hn::And(hn::BitCast(du, value), hn::Set(du, 0x7FFFFFFFu)));
+    });
+    HWY_ALIGN std::uint32_t each[hn::MaxLanes(DF())];
+    hn::Store(most, du, each);
+    largest[s.row] = std::max(largest[s.row], *std::max_element(each, each + hn::Lanes(du)));
   });
-  HWY_ALIGN std::uint32_t each[hn::MaxLanes(DF())];
-  hn::Store(most, du, each);
-  const std::uint32_t largest = *std::max_element(each, each + hn::Lanes(du));
-  const QuantisationStep by = quantisation_step(largest);
-  *c.step = by.step;
   // 1.5·2^23 leaves no bits behind the point: adding it rounds to nearest, ties to even.
-  const VF shift = hn::Set(d, 0x1.8p23f), inverse = hn::Set(d, by.inverse);
+  const VF shift = hn::Set(d, 0x1.8p23f);
   const std::uint32_t offset = c.to_type == &uint8 ? 128 : 0;
-  auto* const to = static_cast<std::uint8_t*>(c.to);
-  ForReals(c, [&](int64_t j, VF value, int64_t here) HWY_ATTR {
-    const VF scaled = by.finite ? VF(hn::Mul(value, inverse)) : VF(hn::Zero(d));
-    const auto bits = hn::BitCast(du, hn::Add(scaled, shift));
-    const auto bytes = hn::And(hn::Add(bits, hn::Set(du, offset)), hn::Set(du, 0xFFu));
-    const auto narrow = hn::DemoteTo(d8, hn::BitCast(di, bytes));
-    StoreFirst(narrow, d8, here, to + j);
+  ForStretches(c, [&](const Stretch& s) HWY_ATTR {
+    const QuantisationStep by = quantisation_step(largest[s.row]);
+    c.steps[s.row] = by.step;
+    const VF inverse = hn::Set(d, by.inverse);
+    auto* const to = static_cast<std::uint8_t*>(c.to) + s.row * c.count;
+    ForReals(s, [&](int64_t j, VF value, int64_t here) HWY_ATTR {
+      const VF scaled = by.finite ? VF(hn::Mul(value, inverse)) : VF(hn::Zero(d));
+      const auto bits = hn::BitCast(du, hn::Add(scaled, shift));
+      const auto bytes = hn::And(hn::Add(bits, hn::Set(du, offset)), hn::Set(du, 0xFFu));
+      const auto narrow = hn::DemoteTo(d8, hn::BitCast(di, bytes));
+      StoreFirst(narrow, d8, here, to + j);
+    });
   });
 }
 
-void Convert(const ConvertCall& c) {
-  if (c.to_type != &bfloat16) return Quantise(c);
+void ConvertRows(const ConvertCall& c) {
+  if (c.to_type != &float32 && c.to_type != &bfloat16) return Quantise(c);
+  const DF d;
   const hn::Rebind<std::uint16_t, DF> d16;
-  auto* const to = static_cast<std::uint16_t*>(c.to);
-  ForReals(c, [&](int64_t j, VF value, int64_t here) HWY_ATTR {
-    const auto narrow = hc::Short<BFloat16>::Rounded(DF(), d16, value);
-    StoreFirst(narrow, d16, here, to + j);
+  ForStretches(c, [&](const Stretch& s) HWY_ATTR {
+    auto* const words = static_cast<float*>(c.to) + s.row * c.count;
+    auto* const halves = static_cast<std::uint16_t*>(c.to) + s.row * c.count;
+    ForReals(s, [&](int64_t j, VF value, int64_t here) HWY_ATTR {
+      if (c.to_type == &float32) return StoreFirst(value, d, here, words + j);
+      StoreFirst(hc::Short<BFloat16>::Rounded(d, d16, value), d16, here, halves + j);
+    });
   });
+}
+
+void Convert(const ConvertCall& call) {
+  for (int64_t first = 0; first < call.rows; first += kRows) {
+    ConvertCall c = call;
+    c.rows = std::min(kRows, call.rows - first);
+    c.from += first * call.outer * static_cast<int64_t>(call.type->block_bytes);
+    c.to = static_cast<std::byte*>(call.to) +
+           first * call.count * static_cast<int64_t>(call.to_type->block_bytes);
+    if (call.steps != nullptr) c.steps += first;
+    ConvertRows(c);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -46,15 +46,16 @@ inline constexpr std::int64_t store_slack = 64;
 using StoreFunction = void (*)(const StoreJob&, const SumTile&);
 StoreFunction store_function(std::int64_t target);
 
-// A row of `count` numbers, `inner` elements apart, in another format.
+// Rows of `count` numbers, `outer` elements apart, in another format and side by side. `inner`
+// elements lie from one number of a row to the next; inner or outer is 1.
 struct ConvertCall {
   DType type;  // float32, float16 or bfloat16
   const std::byte* from;
-  std::int64_t inner;
-  std::int64_t count;
-  DType to_type;  // bfloat16; int8: round(x · 127 / max|x|); uint8: the same + 128
+  std::int64_t outer, inner;
+  std::int64_t rows, count;
+  DType to_type;  // float32; bfloat16; int8: round(x · 127 / max|x|); uint8: the same + 128
   void* to;
-  float* step;  // of integers: max|x| / 127; NaN: the row is not finite
+  float* steps;  // of integers, a row's: max|x| / 127; NaN: the row is not finite
 };
 using ConvertFunction = void (*)(const ConvertCall&);
 ConvertFunction convert_function(std::int64_t target);

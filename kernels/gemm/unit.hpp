@@ -117,9 +117,10 @@ struct Unit {
   IntoC into_c;
   bool loads_first;  // products wait for all of their operands: loads overlap nothing
   bool shifts_a;     // s8 a is packed as u8, 128 larger
-  // What a becomes before it is packed. bf16: a of float32 is rounded to it. int8-dynamic with a
-  // scale for a whole row: int8, or uint8 with 128 added. Null: as it is stored.
-  DType a_rounded, a_quantised;
+  // What a becomes before it is packed: bfloat16, to which float32 is rounded, or float32 side by
+  // side along k. Math int8-dynamic with a scale for a whole row: int8, or uint8 with 128 added.
+  // Null: as it is stored.
+  DType a_converted, a_quantised;
   void (*micro)(const MicroCall&);
   void (*pack_a)(const PackCall&);
   void (*pack_b)(const PackCall&);

@@ -15,9 +15,10 @@ namespace {
 using std::int64_t;
 
 DType taken(const Problem& problem, const Environment& env, const Unit& unit) {
-  if (env.math == math_int8_dynamic.name) return unit.a_quantised;
-  const bool rounds = unit.a_rounded != nullptr && problem.dtype("a_type") == &float32;
-  return rounds ? unit.a_rounded : nullptr;
+  const DType a = problem.dtype("a_type"), to = unit.a_converted;
+  if (env.math == math_int8_dynamic.name && unit.a_quantised != nullptr) return unit.a_quantised;
+  // float32 is taken along k, from where it lies if it lies so.
+  return a == to && !(to == &float32 && problem.flag("trans_a")) ? nullptr : to;
 }
 
 }  // namespace
@@ -70,7 +71,8 @@ void UnitProduct::pack_together(int64_t words_of_batch) {
 
 void UnitProduct::allocate_scratch(int64_t sums_words, int64_t rows_together) {
   rows_at_ = sums_words + store_slack;
-  const int64_t of_rows = a_taken_ != nullptr ? div_up(rows_together * g_.k * 2, word_bytes) : 0;
+  const auto bytes = a_taken_ != nullptr ? static_cast<int64_t>(size_of(a_taken_)) : 0;
+  const int64_t of_rows = div_up(rows_together * g_.k * bytes, word_bytes);
   scratch_words_ = round_up(rows_at_ + of_rows, page_words);
   scratch_ = workspace(scratch_words_ * s_.threads);
   if (quantised()) steps_of_rows_ = workspace(g_.batch * g_.m);
@@ -126,12 +128,9 @@ PackCall UnitProduct::rows_of_a(int64_t batch, int64_t first, int64_t count, int
     call.outer = a_.outer, call.inner = a_.inner;
     return call;
   }
-  const auto size = static_cast<int64_t>(size_of(a_taken_));
   auto* const rows = reinterpret_cast<std::byte*>(scratch(thread) + rows_at_);
-  for (int64_t i = 0; i < count; ++i) {
-    convert_({a_.type, a_.at(batch, first + i), a_.inner, g_.k, a_taken_, rows + i * g_.k * size,
-              steps_of(batch, first + i)});
-  }
+  convert_({a_.type, a_.at(batch, first), a_.outer, a_.inner, count, g_.k, a_taken_, rows,
+            steps_of(batch, first)});
   call.type = a_taken_, call.from = rows;
   call.outer = g_.k, call.inner = 1;
   return call;

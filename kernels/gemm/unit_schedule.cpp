@@ -359,7 +359,7 @@ UnitProblem::UnitProblem(const Problem& problem, const Environment& env, const U
       a(problem.dtype("a_type")),
       b(problem.dtype("b_type")),
       converts(env.math == math_int8_dynamic.name ||
-               (chosen.a_rounded != nullptr && a != chosen.a_rounded)),
+               (chosen.a_converted != nullptr && a != chosen.a_converted)),
       threads(std::max(1, env.threads)),
       unit(chosen) {}
 

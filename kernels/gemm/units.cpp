@@ -85,7 +85,6 @@ std::optional<std::string> format_defect(UnitKind kind, const Problem& problem,
   }
   if (env.math == math_int8_dynamic.name) {
     const bool in_blocks = kind == UnitKind::block_vpdpbusd;
-    if (in_blocks && !floats) return needs("a_type", "f32 or bf16");
     if (in_blocks && b->block == 1) return needs("b_type", "in blocks");
     if (!in_blocks && b != &int8_per_channel) return needs("b_type", "s8c");
   }

@@ -7,6 +7,7 @@
 #include <new>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "phase_recorder.hpp"
 #include "spin.hpp"
@@ -22,12 +23,40 @@ namespace {
 
 #ifdef _OPENMP
 
+// GCC's OpenMP ends the threads that a region lacks, and starts as many for the next one that needs
+// them. That takes as long as joining threads that have nothing to do in a hundred regions, so for
+// as many they stay in the team.
 class OpenMpPool final : public Pool {
  public:
   void run(int threads, FunctionRef<void(int, int)> body) override {
-#pragma omp parallel num_threads(threads)
-    body(omp_get_thread_num(), omp_get_num_threads());
+    thread_local KeptTeam kept;  // OpenMP has a team for each thread that begins regions
+    const int team = kept.size_for(threads);
+#pragma omp parallel num_threads(team)
+    {
+      const int thread = omp_get_thread_num();
+      if (thread < threads) body(thread, std::min(threads, omp_get_num_threads()));
+    }
   }
+
+ private:
+  class KeptTeam {
+   public:
+    // How many threads the next region has, if `threads` are to work.
+    int size_for(int threads) {
+      most_of_late_ = std::max(most_of_late_, threads);
+      if (threads >= size_ || ++smaller_ > most_smaller) {
+        size_ = std::exchange(most_of_late_, 0);
+        smaller_ = 0;
+      }
+      return size_;
+    }
+
+   private:
+    static constexpr int most_smaller = 100;
+    int size_ = 1;
+    int smaller_ = 0;  // regions since one of all threads
+    int most_of_late_ = 0;  // threads that worked in one of these
+  };
 };
 
 Pool& system_pool() {
