@@ -85,8 +85,9 @@ struct Skinny {
     return std::max<int64_t>(1, tiles(tiles(g.k, step), splits)) * step;
   }
   int64_t local_bytes(const Gemm& g, const Roles& r) const {
-    // `order` of the kernel, as much as alignment makes of it.
-    const int64_t order = splits > 1 ? 16 : 0;
+    // `order` of the kernel, as much as alignment makes of it; NVIDIA's compiler adds so much for
+    // stored weights anyway.
+    const int64_t order = splits > 1 || r.stored != nullptr ? 16 : 0;
     if (r.stored != nullptr) {
       const int64_t x = k_share(g, r) / 16 * r.x_words;
       return 4 * (x + warps * stored_rows * (stages * r.row_words + 2 * r.few * r.parts)) + order;
@@ -201,7 +202,8 @@ double expected_ns_of_floats(const Skinny& s, const Gemm& g, const Roles& r,
 }
 
 // Reading b at memory speed, or its decoding, at two thirds of the peak: instructions an element
-// counted in the machine code. Units with fewer than 12 warps read slower.
+// counted in the machine code. Units with fewer than 12 warps read slower, and each column that x
+// becomes costs 1 or 2 %.
 double expected_ns_of_stored(const Skinny& s, const Gemm& g, const Roles& r,
                              const DeviceInfo& info) {
   const GpuModel gpu(info);
@@ -217,7 +219,8 @@ double expected_ns_of_stored(const Skinny& s, const Gemm& g, const Roles& r,
   const double idle =
       std::ceil(chunks / static_cast<double>(s.warps)) * static_cast<double>(s.warps) / chunks;
   const double slower = 1 + 0.2 * std::max(0.0, std::log2(12 / warps)) + 0.3 * (idle - 1) +
-                        0.03 * static_cast<double>(s.splits - 1);
+                        0.03 * static_cast<double>(s.splits - 1) +
+                        0.015 * few * static_cast<double>(r.parts);
   return slower *
          std::max(bytes / gpu.bytes_per_ns, instructions / (gpu.units * gpu.mads_per_ns * 0.65));
 }
