@@ -65,7 +65,7 @@ INLINED void advance(Ring* ring) {
   ring->place = ring->place + 1 == ring->places ? 0 : ring->place + 1;
   ring->parity ^= ring->place == 0;
 }
-// Of the producer: `parity` is 1 at its start, since nobody holds a place then.
+// For the producer: `parity` is 1 at its start, since nobody holds a place then.
 INLINED void wait_empty(const Ring* ring, uint bytes) {
   barrier_wait(empty_of(ring), ring->parity);
   barrier_expect(full_of(ring), bytes);

@@ -1,5 +1,5 @@
 // The part of gemm_skinny.cl for weights in their stored format. A group computes 16 rows of w (with GATE=1
-// 8 of gate's, 8 of up's) at a time. Its warps take chunks of k in turn; each has a ring of chunks in local
+// 8 of gate's, 8 of up's) at a time. Its warps take chunks of k by rotation; each has a ring of chunks in local
 // memory, where one is multiplied while others arrive. Lane 4g + q decodes rows g and g + 8: of each 16
 // steps of k ("a step") the four at 4q.
 //   UNITS=1: by bf16 matrix units, which multiply exactly and sum in float32. The integers of all formats

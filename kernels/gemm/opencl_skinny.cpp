@@ -32,7 +32,7 @@ struct Roles {
   bool w_deep;  // w's rows along k
   bool x_deep;
   int width = 4;  // floats of a vector of w
-  // Of stored weights: steps of k in a chunk, words of its row in memory and in local memory, and
+  // For stored weights: steps of k in a chunk, words of its row in memory and in local memory, and
   // columns that x becomes for each of its rows, of how many words a step (gemm_stored_rows.cl).
   int64_t chunk = 0, chunk_words = 0, row_words = 0, parts = 0, x_words = 0;
 
