@@ -83,8 +83,8 @@ std::optional<std::string> defect(const Case& c) {
 constexpr const char* units = "path=3,code_path=0,wm=1,wn=2,mt=2,nt=4,stages=2,raster=2,splits=1";
 constexpr const char* shared = "path=3,code_path=0,wm=2,wn=1,mt=2,nt=8,stages=3,raster=1,splits=2";
 constexpr const char* wide = "path=3,code_path=0,wm=1,wn=1,mt=4,nt=8,stages=2,raster=8,splits=1";
-constexpr const char* streams = "path=2,code_path=0,rows=2,warps=2,stages=2,splits=1";
-constexpr const char* streams_shared = "path=2,code_path=0,rows=4,warps=1,stages=3,splits=3";
+constexpr const char* streams = "path=2,code_path=0,warps=2,stages=2,splits=1";
+constexpr const char* streams_shared = "path=2,code_path=0,warps=1,stages=3,splits=3";
 constexpr const char* tensor = "path=3,code_path=0,wm=1,wn=1,mt=2,nt=4,stages=2,packed=0,splits=1";
 constexpr const char* tensor_shared =
     "path=3,code_path=0,wm=1,wn=2,mt=2,nt=4,stages=2,packed=1,splits=2";
@@ -180,6 +180,12 @@ TEST_CASE("few rows stream weights of every format") {
         {"fp32", "gemm:m=2,n=13,k=528,a_type=bf16,b_type=s8c,trans_a=1,trans_b=1,prepack=1",
          streams_shared},
         {"fp32", "gemm:m=2,n=13,k=264,a_type=f16,b_type=f16,trans_b=1", streams},
+        {"fp32", "gemm:m=8,n=17,k=1280,b_type=f16,trans_b=1", streams_shared},
+        // Sums of matrix units in one to three tiles of columns, and columns that no sum has.
+        {"fp32", "gemm:m=8,n=33,k=1792,a_type=f16,b_type=q4_0,trans_b=1", streams},
+        {"fp32", "gemm:m=5,n=17,k=520,b_type=bf16,trans_b=1", streams_shared},
+        {"fp32", "gemm:m=8,n=16,k=768,b_type=q8_0,trans_b=1", streams},
+        {"bf16", "gemm:m=8,n=31,k=72,a_type=b_type=bf16,trans_b=1,c_type=bf16", streams},
         {"fp32", "gemm:m=1,n=3,k=0,b_type=q4_1,trans_b=1,beta=2", streams}}) {
     check_right(c);
   }
@@ -190,10 +196,12 @@ TEST_CASE("a way that cannot serve a problem says what it needs") {
   const char* const f16 = "gemm:m=9,n=13,k=256,a_type=b_type=f16,trans_b=1";
   CHECK(defect({"f16", f16, streams}).value().find("at most 8 rows") != std::string::npos);
   // The one need that is not met, and no other.
-  CHECK(defect({"f16", "gemm:m=4,n=13,k=2048,a_type=b_type=f16,trans_b=1,gate=1",
-                "path=2,code_path=0,rows=1,warps=2,stages=2,splits=1"})
-            .value()
-            .ends_with("path=2 needs an even number of rows with gate=1"));
+  if (!opencl::features(0).nvidia_code_path()) {
+    CHECK(defect({"fp32", "gemm:m=4,n=13,k=2048,b_type=q4_0,trans_b=1",
+                  "path=2,code_path=1,warps=2,stages=2,splits=1"})
+              .value()
+              .ends_with("path=2 needs code_path=0 without NVIDIA's inline PTX"));
+  }
   CHECK(defect({"fp32", f16, units}).value().find("path=3 needs math 3xtf32, f16") !=
         std::string::npos);
   CHECK(defect({"f16", f16, "path=1"}).value().find("path=1 needs float32 alone") !=

@@ -33,31 +33,6 @@
 #define COLUMNS_ON(s, rows) ((s) / 4 * ((rows)*ROW / 16) + (s) % 4 * 2)
 #define KEYS_ON(s) ((s) * (16 * ROW / 16))
 
-// A ring of places as one work-item goes through it; that of the queries has one place (a second one made no
-// difference on an H200). Each place has two barriers: `full` (its copies have
-// arrived) and `empty` (all consumers have multiplied it).
-typedef struct {
-  uint tiles, full, empty;
-  uint place, parity;
-} Ring;
-INLINED void make_ring(Ring* ring, uint tiles, uint barriers, int places) {
-  *ring = (Ring){tiles, barriers, barriers + 8 * places, 0, 0};
-}
-INLINED void init_ring(const Ring* ring, int places) {
-  for (int i = 0; i < places; ++i) {
-    barrier_init(ring->full + 8 * i, 1);
-    barrier_init(ring->empty + 8 * i, 4 * CONSUMERS);
-  }
-}
-INLINED uint full_of(const Ring* ring) { return ring->full + 8 * ring->place; }
-INLINED uint empty_of(const Ring* ring) { return ring->empty + 8 * ring->place; }
-INLINED uint tile_of(const Ring* ring) { return ring->tiles + ring->place * TILE_BYTES; }
-INLINED void wait_full(const Ring* ring) { barrier_wait(full_of(ring), ring->parity); }
-INLINED void advance(Ring* ring, int places) {
-  ring->place = ring->place + 1 == places ? 0 : ring->place + 1;
-  ring->parity ^= ring->place == 0;
-}
-
 // The group's block of queries in this round, and the tiles of keys that it sees: at least one. Causal
 // blocks differ: the longest come first, and every other round goes the other way, so that sums are even.
 typedef struct {
@@ -82,26 +57,25 @@ INLINED Work work_of(int number, int heads, int q_len, int kv_len, int causal) {
 
 // Copies `rows` rows of a matrix to the ring's next place, at `to`.
 INLINED void produce_rows(Ring* ring, uint to, ulong map, int row, int matrix, int rows) {
-  barrier_wait(empty_of(ring), ring->parity);
-  barrier_expect(full_of(ring), BLOCKS * rows * ROW);
+  wait_empty(ring, BLOCKS * rows * ROW);
   EACH(i, BLOCKS) copy_box(to + i * rows * ROW, map, 64 * i, row, matrix, full_of(ring));
 }
 INLINED void produce_tile(Ring* ring, ulong map, int tile, int head) {
   produce_rows(ring, tile_of(ring), map, tile * BK, head, BK);
-  advance(ring, STAGES);
+  advance(ring);
 }
 // One work-item starts all copies of a group.
 INLINED void produce(Ring* queries, Ring* ring, ulong maps, int heads, int group, int q_len, int kv_len,
                      int causal, int count) {
   EACH(i, 3) acquire_map(maps + 128 * i);
-  queries->parity = ring->parity = 1;  // nobody holds a place at first
+  queries->parity = ring->parity = 1;
   EACH_WORK(count) {
     const int number = number_of(round);
     if (number >= count) continue;
     const Work work = work_of(number, heads, q_len, kv_len, causal);
     const int kv_head = work.head / group;
     produce_rows(queries, queries->tiles, maps, work.row0, work.head, BQ);
-    advance(queries, 1);
+    advance(queries);
     produce_tile(ring, maps + 128, 0, kv_head);
     for (int tile = 1; tile < work.tiles; ++tile) {
       produce_tile(ring, maps + 128, tile, kv_head);
@@ -189,13 +163,13 @@ INLINED void consume(Ring* queries, Ring* ring, int consumer, int tiles, const i
   products_wait(0);
   SCORES_DONE(score);
   if (is_first) barrier_arrive(empty_of(ring));
-  advance(ring, STAGES);
+  advance(ring);
   weigh(score, high, total, shrink, ends, 0, BK > seen_by_all, factor);
   round_weights(weights, score);
   wait_full(ring);
   for (int tile = 1; tile < tiles; ++tile) {
     const Ring keys = *ring;
-    advance(ring, STAGES);
+    advance(ring);
     wait_to_start(consumer);
     SCORES_FENCE(score);
     multiply_keys(score, q, DESCRIPTOR(tile_of(&keys), 0));
@@ -211,7 +185,7 @@ INLINED void consume(Ring* queries, Ring* ring, int consumer, int tiles, const i
     // The next tile is waited for here: without a branch before it ptxas moves the wait for the values'
     // product to where the keys' product ends, and nothing would run beside the weights.
     const uint values = empty_of(ring);
-    advance(ring, STAGES);
+    advance(ring);
     wait_full(ring);
     products_wait(0);
     VALUES_DONE(sum);
@@ -219,14 +193,14 @@ INLINED void consume(Ring* queries, Ring* ring, int consumer, int tiles, const i
     round_weights(weights, score);
   }
   if (is_first) barrier_arrive(empty_of(queries));
-  advance(queries, 1);
+  advance(queries);
   shrink_sums(sum, shrink);
   VALUES_FENCE(sum);
   add_values(sum, weights, DESCRIPTOR(tile_of(ring), BK * ROW));
   products_wait(0);
   VALUES_DONE(sum);
   if (is_first) barrier_arrive(empty_of(ring));
-  advance(ring, STAGES);
+  advance(ring);
 }
 
 // An item's part of row h of o, which starts at `o`: whether all is within the format's range.
@@ -253,12 +227,12 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void attention_wgmma
   __local uchar tiles[LOCAL_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * (STAGES + 1)];
   const int lid = get_local_id(0);
-  Ring queries, ring;
-  make_ring(&queries, LOCAL_ADDRESS(tiles), LOCAL_ADDRESS(barriers), 1);
-  make_ring(&ring, queries.tiles + Q_BYTES, queries.full + 16, STAGES);
+  // A second place for queries made no difference on an H200.
+  Ring queries = ring_of(LOCAL_ADDRESS(tiles), Q_BYTES, LOCAL_ADDRESS(barriers), 1);
+  Ring ring = ring_of(queries.tiles + Q_BYTES, TILE_BYTES, queries.full + 16, STAGES);
   if (lid == 0) {
-    init_ring(&queries, 1);
-    init_ring(&ring, STAGES);
+    init_ring(&queries, 4 * CONSUMERS);
+    init_ring(&ring, 4 * CONSUMERS);
     barriers_ready();
   }
   barrier(CLK_LOCAL_MEM_FENCE);

@@ -92,8 +92,8 @@ inline std::vector<Timed> tensor_tiles(const Sizes& s, const Room& room, const R
       const std::int64_t resident = std::min(at_a_time, ceil_div(groups, room.units));
       const double warps = static_cast<double>(t.warps * resident);
       // Measured on an H200: half of the speed with 4 warps a unit, nine tenths with one row of
-      // fragments a warp; of 16-bit operands, where loading fragments takes longer, half.
-      const double one_row = s.type == &float32 ? 0.9 : 0.5;
+      // fragments a warp; of 16-bit operands, where loading fragments takes longer, three quarters.
+      const double one_row = s.type == &float32 ? 0.9 : 0.75;
       const double busy = std::min(1.0, 0.25 + 0.75 * warps / 8) * (t.mt == 2 ? 1 : one_row) *
                           (t.bk == 32 ? 0.97 : 1);
       // What does not fit 255 registers goes through memory.

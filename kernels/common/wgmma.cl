@@ -40,6 +40,37 @@ void barrier_wait(uint address, uint parity) {
       "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n\t"
       "@!over bra again;\n\t}" ::"r"(address), "r"(parity) : "memory");
 }
+
+// A ring of places for tiles in local memory, as one work-item goes through it. A place has two barriers:
+// `full` (the bytes of its copies have arrived) and `empty` (all warps of consumers have multiplied it).
+typedef struct {
+  uint tiles, bytes, full, empty;
+  int places;
+  uint place, parity;
+} Ring;
+INLINED Ring ring_of(uint tiles, uint bytes, uint barriers, int places) {
+  return (Ring){tiles, bytes, barriers, barriers + 8 * places, places, 0, 0};
+}
+INLINED void init_ring(const Ring* ring, uint warps) {
+  for (int i = 0; i < ring->places; ++i) {
+    barrier_init(ring->full + 8 * i, 1);
+    barrier_init(ring->empty + 8 * i, warps);
+  }
+}
+INLINED uint full_of(const Ring* ring) { return ring->full + 8 * ring->place; }
+INLINED uint empty_of(const Ring* ring) { return ring->empty + 8 * ring->place; }
+INLINED uint tile_of(const Ring* ring) { return ring->tiles + ring->place * ring->bytes; }
+INLINED void wait_full(const Ring* ring) { barrier_wait(full_of(ring), ring->parity); }
+INLINED void advance(Ring* ring) {
+  ring->place = ring->place + 1 == ring->places ? 0 : ring->place + 1;
+  ring->parity ^= ring->place == 0;
+}
+// For the producer: `parity` is 1 at its start, since nobody holds a place then.
+INLINED void wait_empty(const Ring* ring, uint bytes) {
+  barrier_wait(empty_of(ring), ring->parity);
+  barrier_expect(full_of(ring), bytes);
+}
+
 // Before an item uses a map that `describe` may have changed.
 void acquire_map(ulong map) {
   asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");

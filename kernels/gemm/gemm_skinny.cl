@@ -6,18 +6,11 @@
 //   memory is used R times; that keeps local memory (128 bytes a clock and unit) ahead of the
 //   device's memory (16 on an H200) up to 32 rows of x.
 //   COLUMNS=1 (float32 columns side by side): a lane owns R = VW columns, the warps divide k.
-//   STORED=1 (b in any other format, rows along k): as ROWS, but w comes into local memory in pieces
-//   of 16 bytes while what came before is decoded and multiplied (gemm_stored_rows.cl). Groups take
-//   blocks of rows by rotation.
+//   STORED=1 (b in any other format, rows along k): groups take blocks of R = 16 rows by rotation, which
+//   come into local memory while what came before is decoded and multiplied (gemm_stored_rows.cl).
 // SPLIT as in gemm_pipeline.cl: 1 writes the sums of a share of k to `parts`, 2 adds a block's up, 3
-// does both. FEW is `few` or the next compiled number above. GATE=1 (STORED alone): half of a warp's
+// does both. FEW is `few` or the next compiled number above. GATE=1 (STORED alone): half of a block's
 // rows are gate's, the others up's.
-
-#define ITEMS (32 * WARPS)
-#define OWN (R / (1 + GATE))  // columns of c per warp (ROWS, STORED) or lane
-// Rows of w per block, and columns of c.
-#define BLOCK_ROWS ((COLUMNS ? 32 : WARPS) * R)
-#define BLOCK ((COLUMNS ? 32 : WARPS) * OWN)
 
 // The place of step p of row i of x in its tile of KC steps.
 #if ROWS
@@ -25,14 +18,9 @@
 #define X_LD (KC + 4)
 #define X_TILE (FEW * X_LD)
 #define X_PLACE(i, p) ((i) * X_LD + (p))
-#elif COLUMNS
+#else
 #define X_TILE (KC * FEW)
 #define X_PLACE(i, p) ((p) * FEW + (i))
-#else
-// [row][chunk][four of k][lane][4]: four neighbours serve R rows and lanes read side by side.
-#define X_TILE (FEW * KC)
-#define X_PLACE(i, p)                                                                         \
-  ((i) * KC + ((p) / CHUNK * (UNIT / 4) + (p) % UNIT / 4) * 128 + (p) % CHUNK / UNIT * 4 + (p) % 4)
 #endif
 
 // Floats per copy of x: several where both memories have them side by side.
@@ -43,28 +31,8 @@
 #define X_COPY 1
 #define COPY_SOME copy_async1
 #endif
-#define X_FROM(i, p) (X_DEEP ? (long)(i) * k + (p) : (long)(p) * few + (i))
-
-typedef a_element x_element;
 #if STORED
 typedef uchar w_element;
-// Starts the copies of a chunk of k of a warp's rows, those of c's columns from `col` on: zeros beyond a
-// row's end or the last row. w: where the share of k begins in row 0.
-void copy_chunk_of(__local uint* to, __global const uchar* w, int col, int chunk, int many,
-                   int row_bytes, int bytes_left) {
-  // As many rounds for every item: `for (at = lane; at < N; at += 32)` loses its last round on PoCL 3 and 6
-  // where only some lanes have one (their work-item loops; without a barrier in the loop).
-  for (int first = 0; first < STAGE_WORDS / 4; first += 32) {
-    const int at = first + (int)get_local_id(0) % 32;
-    if (at >= STAGE_WORDS / 4) continue;
-    const int r = at / (CHUNK_WORDS / 4);
-    const int byte = chunk * (CHUNK_WORDS * 4) + at % (CHUNK_WORDS / 4) * 16;
-    const bool is_inside = col + r % OWN < many && byte < bytes_left;
-    copy_async4((__local float*)(to + at * 4),
-                (__global const float*)(w + (long)(col + r % OWN + r / OWN * many) * row_bytes + byte),
-                is_inside ? 4 : 0);
-  }
-}
 #else
 typedef float w_element;
 // Starts the copies of steps p0 … p0 + KC - 1 of x; zero beyond `few` and k_end. Neighbouring items
@@ -137,20 +105,18 @@ INLINED void multiply_block(float (*sum)[FEW], __global const float** w,
 #if CODE_PATH == 1
 #define WARP_BARRIER asm volatile("bar.warp.sync 0xffffffff;" ::: "memory")
 #else
-#define WARP_BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define WARP_BARRIER
 #endif
 
 // Results of a warp with sums that are added up over its lanes at a time: a power of two, at most 32.
 #define RESULTS (R * FEW)
 #define AT_A_TIME \
   (RESULTS > 16 ? 32 : RESULTS > 8 ? 16 : RESULTS > 4 ? 8 : RESULTS > 2 ? 4 : RESULTS)
-// Result t of a warp: with GATE, gate's and up's are neighbours.
-#define ROW_OF_RESULT(t) ((t) % (1 + GATE) * OWN + (t) / (1 + GATE) / FEW)
-#define FEW_OF_RESULT(t) ((t) / (1 + GATE) % FEW)
 
 // The sum over the warp's lanes of their values[lane % AT_A_TIME], which is not kept. scratch:
 // AT_A_TIME floats per item on code path 0, unused on code path 1.
-#if CODE_PATH == 1
+#if STORED
+#elif CODE_PATH == 1
 #define FOLD(half)                                                               \
   if (AT_A_TIME > half) {                                                        \
     const bool is_upper = lane & half;                                           \
@@ -220,7 +186,7 @@ INLINED void put_block(float (*sum)[FEW], __global float* own,
     }
   }
 }
-#else
+#elif ROWS
 INLINED void put_block(float (*sum)[FEW], __global float* own,
                                               __local float* scratch, PLACE OUTPUT_PARAMS) {
   const int lane = get_local_id(0) % 32;
@@ -229,20 +195,51 @@ INLINED void put_block(float (*sum)[FEW], __global float* own,
   for (int first = 0; first < RESULTS; first += AT_A_TIME) {
     float values[AT_A_TIME];
     EACH(t, AT_A_TIME)
-      values[t] = first + t < RESULTS
-                      ? sum[ROW_OF_RESULT((first + t) % RESULTS)][FEW_OF_RESULT(first + t)] : 0.0f;
+      values[t] = first + t < RESULTS ? sum[(first + t) % RESULTS / FEW][(first + t) % FEW] : 0.0f;
     const float total = sum_of_lanes(values, scratch);
-    const float total_of_up = GATE ? lane_xor(total, 1, scratch) : 0.0f;
     const int t = first + lane;
-    const int i = FEW_OF_RESULT(t);
-    const int r = ROW_OF_RESULT(t);
-    const int j = (block * WARPS + warp) * OWN + r % OWN;
+    const int i = t % FEW;
+    const int r = t / FEW;
+    const int j = (block * WARPS + warp) * R + r;
     if (lane < AT_A_TIME && t < RESULTS && i < few && j < many) {
       if (SPLIT)
         own[i * BLOCK_ROWS + warp * R + r] = total;
-      else if (r < OWN)
-        PUT(i, j, total, total_of_up)
+      else
+        PUT(i, j, total, 0.0f)
     }
+  }
+}
+#else
+// The warps' sums meet in local memory.
+INLINED void hand_over(float (*sum)[WARP_LANES][LANE_SUMS], __local float* scratch) {
+  const int lid = get_local_id(0);
+  EACH(t, SUMS) UNROLL_LANES for (int l = 0; l < WARP_LANES; ++l) EACH(e, LANE_SUMS) {
+    const int lane = LANE_OF(lid, l);
+    if (COL_OF(lane, t, e) < COLS)
+      scratch[(WARP_OF(lid) * R + ROW_OF(lane, t, e)) * COLS + COL_OF(lane, t, e)] = sum[t][l][e];
+  }
+  barrier(CLK_LOCAL_MEM_FENCE);
+}
+void put_block(__local const float* scratch, __global float* own, __global const uchar* w,
+               __global const x_element* x, int k_begin, int k_end, int row_bytes,
+               PLACE OUTPUT_PARAMS) {
+  for (int first = 0; first < OWN * FEW; first += ITEMS) {
+    const int at = first + (int)get_local_id(0);
+    const int i = at / OWN;
+    const int r = at % OWN;
+    const int j = block * OWN + r;
+    if (i >= few || j >= many) continue;
+    float total[2] = {0.0f, 0.0f};
+    EACH(up, 1 + GATE) {
+      EACH(s, WARPS) {
+        float of_warp = 0.0f;
+        EACH(p, PARTS) of_warp += scratch[(s * R + r + up * OWN) * COLS + i * PARTS + PARTS - 1 - p];
+        total[up] += of_warp;
+      }
+      total[up] = finished(total[up], w, x, i, j + (long)up * many, few, k, k_begin, k_end, row_bytes);
+      if (SPLIT) own[i * BLOCK_ROWS + r + up * OWN] = total[up];
+    }
+    if (!SPLIT) PUT(i, j, total[0], total[1])
   }
 }
 #endif
@@ -271,16 +268,19 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
     __global const float* restrict w_scale, __global float* parts, __global uint* arrivals,
     int many, int few, int k, int c_few, int c_many, int blocks, int groups, int splits,
     int k_share OUTPUT_ARGS) {
-  __local float x_tiles[(2 - STORED) * X_TILE] __attribute__((aligned(16)));
 #if STORED
+  __local uint x_tile[KC / 16 * X_STEP] __attribute__((aligned(16)));
   __local uint stages[WARPS * STAGES * STAGE_WORDS] __attribute__((aligned(16)));
-#endif
+  __local float scratch[2 * WARPS * R * COLS];
+#else
+  __local float x_tiles[2 * X_TILE] __attribute__((aligned(16)));
 #if COLUMNS
   __local float scratch[ITEMS * 4 * VW] __attribute__((aligned(16)));
 #elif CODE_PATH == 0
   __local float scratch[ITEMS * AT_A_TIME];
 #else
   __local float* scratch = 0;
+#endif
 #endif
 #if SPLIT == 3
   __local uint order;
@@ -306,40 +306,43 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
 
 #if SPLIT != 2
 #if STORED
-  for (int at = lid; at < FEW * KC; at += ITEMS) {
-    const int p = k_begin + at % KC;
-    x_tiles[X_PLACE(at / KC, at % KC)] =
-        p < k_end ? DECODE(A_TYPE, x[X_FROM(at / KC, p)]) : 0.0f;
-  }
-  barrier(CLK_LOCAL_MEM_FENCE);
-  const int row_bytes = (int)((long)k * (UNIT_WORDS * 4) / UNIT);
-  const int first_byte = k_begin / UNIT * (UNIT_WORDS * 4);
+  const int row_bytes = (int)((long)k * (CHUNK_WORDS * 4) / CHUNK);
+  const int first_byte = k_begin / CHUNK * (CHUNK_WORDS * 4);
   const int chunks = (k_end - k_begin + CHUNK - 1) / CHUNK;
-  __local uint* ring = stages + warp * (STAGES * STAGE_WORDS);
+  const int unit = WARP_OF(lid);
+  __local uint* ring = stages + unit * (STAGES * STAGE_WORDS);
   int copy_block = group;  // what the next copy reads
-  int copy_chunk = 0;
-  int slot = 0;
+  int copy_chunk = unit;
+  int slot = 0, parity = 0;
 #define COPY_CHUNK(slot)                                                                       \
-  copy_chunk_of(ring + (slot)*STAGE_WORDS, w + first_byte, (copy_block * WARPS + warp) * OWN,  \
-                copy_chunk, many, row_bytes, row_bytes - first_byte);                          \
+  copy_chunk_of(ring + (slot)*STAGE_WORDS, w + first_byte, copy_block * OWN, copy_chunk, many, \
+                row_bytes, row_bytes - first_byte);                                            \
   copies_commit();                                                                             \
-  if (++copy_chunk >= chunks) copy_chunk = 0, copy_block += groups;
+  copy_chunk += WARPS;                                                                         \
+  if (copy_chunk >= chunks) copy_chunk = unit, copy_block += groups;
   for (int s = 0; s < STAGES - 1; ++s) {
     COPY_CHUNK(s)
   }
+  keep_x(x_tile, x, few, k, k_begin, k_end);
+  barrier(CLK_LOCAL_MEM_FENCE);
   for (int block = group; block < blocks; block += groups) {
-    float sum[R][FEW];
-    UNROLL_LANES
-    for (int r = 0; r < R; ++r)
-      UNROLL_LANES
-      for (int i = 0; i < FEW; ++i) sum[r][i] = 0.0f;
-    for (int chunk = 0; chunk < chunks; ++chunk) {
+    float sum[SUMS][WARP_LANES][LANE_SUMS];
+    EACH(t, SUMS) UNROLL_LANES for (int l = 0; l < WARP_LANES; ++l)
+      EACH(e, LANE_SUMS) sum[t][l][e] = 0.0f;
+    for (int chunk = unit; chunk < chunks; chunk += WARPS) {
       copies_wait(STAGES - 2);
       WARP_BARRIER;
       COPY_CHUNK(slot == 0 ? STAGES - 1 : slot - 1)
-      multiply_unit(sum, ring + slot * STAGE_WORDS, x_tiles + chunk * CHUNK, lane);
+      multiply_chunk(sum, ring + slot * STAGE_WORDS, x_tile + chunk * STEPS * X_STEP);
       slot = slot + 1 == STAGES ? 0 : slot + 1;
     }
+    // What a warp hands over next lies elsewhere: no barrier after put_block.
+    __local float* const meeting = scratch + parity * (WARPS * R * COLS);
+    parity = 1 - parity;
+    hand_over(sum, meeting);
+    put_block(meeting, PARTS_OF(block, split), w, x, k_begin, k_end, row_bytes, block, w_scale, many,
+              few, k, c_few, c_many, OUTPUT);
+  }
 #else
   {
     const int block = group;
@@ -351,10 +354,10 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
 #endif
     float sum[R][FEW];
     multiply_block(sum, from, x, x_tiles, k_begin, k_end, many, few, k);
-#endif
     put_block(sum, PARTS_OF(block, split), scratch, block, w_scale, many, few, k, c_few,
               c_many, OUTPUT);
   }
+#endif
 #endif  // SPLIT != 2
 #if SPLIT == 3
   if (!comes_last(arrivals + batch * groups + group, splits, &order)) return;

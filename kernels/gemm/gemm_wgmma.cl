@@ -7,8 +7,7 @@
 //
 // A group has CONSUMERS × 128 work-items that multiply and one warp that starts copies. It computes tiles
 // of BM × BN elements of c, one after the other: while a tile is stored, the copies for the next one
-// arrive. A tile of k takes 128 bytes of every row. Each of STAGES places in local memory has two
-// barriers: `full` (all bytes of the copies arrived) and `empty` (all consumers have multiplied it).
+// arrive. A tile of k takes 128 bytes of every row, and goes through a ring of STAGES places.
 //
 // Tiles in local memory, as the copy engine writes and wgmma reads them (both swizzle 128-byte rows):
 //   rows along k (WIDE=0): a row of 128 bytes of k per row of op(a) or column of op(b).
@@ -49,35 +48,30 @@
 #define B_STEP ((B_WIDE ? 16 * ROW : 32) / 16)
 
 // One work-item starts all copies of a group.
-void produce(uint stages, uint full, uint empty, ulong maps, int n, int k, int k_share,
-             int row_tiles, int col_tiles, int count) {
+INLINED void produce(Ring* ring, ulong maps, int n, int k, int k_share, int row_tiles, int col_tiles,
+                     int count) {
   acquire_map(maps);
   acquire_map(maps + 128);
-  uint stage = 0;
-  uint parity = 1;  // nobody holds a stage at first
+  ring->parity = 1;
   for (int number = get_group_id(0); number < count; number += get_num_groups(0)) {
     const Work work = work_of(number, row_tiles, col_tiles, SPLITS, BM, OWN_COLS);
     const int k_begin = work.split * k_share;
     const int k_end = min(k_begin + k_share, k);
     for (int at = k_begin; at < k_end; at += BK) {
-      barrier_wait(empty + 8 * stage, parity);
-      const uint now_full = full + 8 * stage;
-      const uint to = stages + stage * STAGE_BYTES;
-      barrier_expect(now_full, STAGE_BYTES);
-#pragma unroll
-      for (int i = 0; i < A_PIECES; ++i) {
+      wait_empty(ring, STAGE_BYTES);
+      const uint now_full = full_of(ring);
+      const uint to = tile_of(ring);
+      EACH(i, A_PIECES) {
         const int row = work.row + 64 * i;
         copy_box(to + i * BLOCK, maps, A_WIDE ? row : at, A_WIDE ? at : row, work.batch, now_full);
       }
-#pragma unroll
-      for (int i = 0; i < B_PIECES; ++i) {
+      EACH(i, B_PIECES) {
         const int within = i * (BN / B_PIECES);
         const int col = work.col + (within < OWN_COLS ? within : within - OWN_COLS + n);
         copy_box(to + (BM + within) * ROW, maps + 128, B_WIDE ? col : at, B_WIDE ? at : col,
                  work.batch, now_full);
       }
-      stage = stage + 1 == STAGES ? 0 : stage + 1;
-      parity ^= stage == 0;
+      advance(ring);
     }
   }
 }
@@ -109,10 +103,8 @@ INLINED number4 results_of(const number* sums, int left, int right, int h, int i
 INLINED void store_items(number (*sum)[NT * 4], __global number* parts, Work work, int row,
                               int col, int is_odd, int m, int n, int batches OUTPUT_PARAMS) {
   const long elements = (long)m * n;
-#pragma unroll
-  for (int i = 0; i < MT; ++i) {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
+  EACH(i, MT) {
+    EACH(h, 2) {
       const int own_row = row + i * 64 + h * 8;
 #pragma unroll
       for (int j = 0; j < NT / (1 + GATE); j += 2) {
@@ -184,8 +176,7 @@ INLINED void store_boxes(number (*sum)[NT * 4], __local uchar* staging, ulong ma
       const int at = box % ROW_BOXES * BOX_COLS;
       const int own_row = first_row + i * 64 + row;
       __local uchar* to = staging + (box - from) * BOX_BYTES;
-#pragma unroll
-      for (int j = 0; j < BOX_COLS / 8; ++j) {
+      EACH(j, BOX_COLS / 8) {
         const number* v = sum[i] + (at / 8 + j) * 4;
         number4 four = (number4)(v[0], v[1], v[2], v[3]);
 #if GATE
@@ -221,21 +212,16 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
   __local uchar tiles[STAGES * STAGE_BYTES + RESULT_BYTES] __attribute__((aligned(1024)));
   __local ulong barriers[2 * STAGES];
   const int lid = get_local_id(0);
-  const uint stages = LOCAL_ADDRESS(tiles);
-  const uint full = LOCAL_ADDRESS(barriers);
-  const uint empty = full + 8 * STAGES;
+  Ring ring = ring_of(LOCAL_ADDRESS(tiles), STAGE_BYTES, LOCAL_ADDRESS(barriers), STAGES);
   const int count = row_tiles * col_tiles * SPLITS * batches;
   if (lid == 0) {
-    for (int i = 0; i < STAGES; ++i) {
-      barrier_init(full + 8 * i, 1);
-      barrier_init(empty + 8 * i, 4 * CONSUMERS);
-    }
+    init_ring(&ring, 4 * CONSUMERS);
     barriers_ready();
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   if (lid >= CONSUMERS * 128) {
     if (lid == CONSUMERS * 128)
-      produce(stages, full, empty, (ulong)(size_t)maps, n, k, k_share, row_tiles, col_tiles, count);
+      produce(&ring, (ulong)(size_t)maps, n, k, k_share, row_tiles, col_tiles, count);
     return;
   }
 
@@ -246,41 +232,30 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
   const int consumer = lid / 128;
   const int is_odd = lane & 1;
   const int row = lid % 128 / 32 * 16 + lane / 4;
-  uint stage = 0;
-  uint parity = 0;
   for (int number_of = get_group_id(0); number_of < count; number_of += get_num_groups(0)) {
     const Work work = work_of(number_of, row_tiles, col_tiles, SPLITS, BM, OWN_COLS);
     const int k_begin = work.split * k_share;
     const int k_end = min(k_begin + k_share, k);
     number sum[MT][NT * 4];
-#pragma unroll
-    for (int i = 0; i < MT; ++i)
-#pragma unroll
-      for (int j = 0; j < NT * 4; ++j) sum[i][j] = 0;
+    EACH(i, MT) EACH(j, NT * 4) sum[i][j] = 0;
     uint last_empty = 0;
     for (int at = k_begin; at < k_end; at += BK) {
-      barrier_wait(full + 8 * stage, parity);
-      const uint tile = stages + stage * STAGE_BYTES;
+      wait_full(&ring);
+      const uint tile = tile_of(&ring);
       const ulong a = OPERAND(tile + consumer * MT * BLOCK);
       const ulong b = OPERAND(tile + BM * ROW);
-#pragma unroll
-      for (int i = 0; i < MT; ++i) WGMMA_FENCE(sum[i]);
-#pragma unroll
-      for (int s = 0; s < STEPS; ++s)
-#pragma unroll
-        for (int i = 0; i < MT; ++i)
-          WGMMA(sum[i], a + i * (BLOCK / 16) + s * A_STEP, b + s * B_STEP, 1);
+      EACH(i, MT) WGMMA_FENCE(sum[i]);
+      EACH(s, STEPS) EACH(i, MT)
+        WGMMA(sum[i], a + i * (BLOCK / 16) + s * A_STEP, b + s * B_STEP, 1);
       products_commit();
       // The products of the tile before are done, and its place may be filled again.
       products_wait(1);
       if (lane == 0 && last_empty != 0) barrier_arrive(last_empty);
-      last_empty = empty + 8 * stage;
-      stage = stage + 1 == STAGES ? 0 : stage + 1;
-      parity ^= stage == 0;
+      last_empty = empty_of(&ring);
+      advance(&ring);
     }
     products_wait(0);
-#pragma unroll
-    for (int i = 0; i < MT; ++i) WGMMA_DONE(sum[i]);
+    EACH(i, MT) WGMMA_DONE(sum[i]);
     if (lane == 0 && last_empty != 0) barrier_arrive(last_empty);
 
 #if STAGED

@@ -155,7 +155,8 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
   // Copies that transpose take local memory's time too, and narrow ones issue slots: per element
   // copied. The longer a tile's other side is, the fewer those are per multiply-add.
   const auto copy_cost = [](const Layout& side) {
-    return (side.deep ? 0.073 : 0.0) + (copy_width(side.ld) == 4 ? 0.0 : 0.022);
+    const double narrow = copy_width(side.ld) == 4 ? 0.0 : side.deep ? 0.022 : 0.055;
+    return (side.deep ? 0.05 : 0.0) + narrow;
   };
   const auto bm = static_cast<double>(p.bm());
   const auto bn = static_cast<double>(p.bn());
@@ -190,7 +191,7 @@ double expected_ns(const Pipeline& p, const Gemm& g, const DeviceInfo& info) {
   if (g.prepack) run_time.rearranged &= 1;
   const int launches = 1 + (run_time.rearranges_a() ? 1 : 0) + (run_time.rearranges_b() ? 1 : 0);
   return std::max(compute_ns, memory_ns) + launches * gpu.launch_ns + parts_ns +
-         3 * rearranged_bytes(run_time, g) / gpu.bytes_per_ns;
+         3.5 * rearranged_bytes(run_time, g) / gpu.bytes_per_ns;
 }
 
 struct Shape {

@@ -19,6 +19,7 @@ using opencl::DeviceInfo;
 using std::int64_t;
 
 constexpr int64_t lanes = 32, piece = 16;  // items of a warp; bytes of a copy of stored weights
+constexpr int64_t stored_rows = 16;        // of stored weights that a group computes at a time
 // What groups of an H100 share.
 constexpr int64_t local_of_unit = 227 * 1024;
 
@@ -30,9 +31,10 @@ struct Roles {
   int64_t few, many;
   bool w_deep;  // w's rows along k
   bool x_deep;
-  int width = 4;     // floats of a vector of w
-  int64_t unit = 0;  // stored: UNIT of gemm_stored_rows.cl, elements that a lane decodes at a time,
-  int64_t unit_bytes = 0;  // and their bytes
+  int width = 4;  // floats of a vector of w
+  // For stored weights: steps of k in a chunk, words of its row in memory and in local memory, and
+  // columns that x becomes for each of its rows, of how many words a step (gemm_stored_rows.cl).
+  int64_t chunk = 0, chunk_words = 0, row_words = 0, parts = 0, x_words = 0;
 
   explicit Roles(const Problem& problem) {
     const Gemm g(problem);
@@ -46,8 +48,13 @@ struct Roles {
     if (stored == nullptr) {
       width = copy_width(w_deep ? g.k : many);
     } else {
-      unit = type == &q4_1 ? 32 : type->block > 1 ? 64 : size_of(type) == 1 ? 16 : 8;
-      unit_bytes = static_cast<int64_t>(type->bytes(unit));
+      chunk = type->block > 1 ? 256 : size_of(type) == 1 ? 128 : 64;
+      chunk_words = static_cast<int64_t>(type->bytes(chunk)) / 4;
+      row_words = chunk_words + (type == &q4_0 || type == &q8_0 ? 0 : size_of(type) == 2 ? 8 : 4);
+      const bool by_units = type != &q4_1;
+      const DType of_x = problem.dtype("a_type");
+      parts = !by_units ? 4 : of_x == &float32 ? 3 : of_x == &float16 ? 2 : 1;
+      x_words = by_units ? few * parts * 8 : few * 16;
     }
   }
   int64_t most_few() const { return stored == nullptr ? 32 : 8; }
@@ -57,7 +64,6 @@ struct Roles {
                              : static_cast<int64_t>(std::bit_ceil(
                                    static_cast<std::uint64_t>(std::max<int64_t>(few, 1))));
   }
-  int64_t chunk() const { return lanes * unit; }
 };
 
 struct Skinny {
@@ -65,38 +71,50 @@ struct Skinny {
   int64_t kc, unroll;  // of float32
   int64_t stages;      // of stored weights
 
-  int64_t items() const { return lanes * warps; }
+  // Stored weights have one item a warp on code path 0.
+  int64_t items(const Roles& r) const {
+    return r.stored != nullptr && code_path == 0 ? warps : lanes * warps;
+  }
   // Rows of w of a group at a time, and columns of c.
-  int64_t block_rows(const Roles& r) const { return r.w_deep ? warps * rows : lanes * r.width; }
+  int64_t block_rows(const Roles& r) const {
+    return r.stored != nullptr ? stored_rows : r.w_deep ? warps * rows : lanes * r.width;
+  }
   int64_t block(const Gemm& g, const Roles& r) const { return block_rows(r) / (g.gate ? 2 : 1); }
   int64_t k_share(const Gemm& g, const Roles& r) const {
-    const int64_t step = r.stored == nullptr ? kc : r.chunk();
+    const int64_t step = r.stored == nullptr ? kc : r.chunk;
     return std::max<int64_t>(1, tiles(tiles(g.k, step), splits)) * step;
   }
   int64_t local_bytes(const Gemm& g, const Roles& r) const {
-    const int64_t x = r.stored != nullptr ? r.few * k_share(g, r)
-                                          : 2 * r.compiled_few() * (kc + (r.w_deep ? 4 : 0));
-    const int64_t ring = r.stored == nullptr ? 0 : warps * stages * rows * lanes * r.unit_bytes;
+    // `order` of the kernel, as much as alignment makes of it; NVIDIA's compiler adds so much for
+    // stored weights anyway.
+    const int64_t order = splits > 1 || r.stored != nullptr ? 16 : 0;
+    if (r.stored != nullptr) {
+      const int64_t x = k_share(g, r) / 16 * r.x_words;
+      return 4 * (x + warps * stored_rows * (stages * r.row_words + 2 * r.few * r.parts)) + order;
+    }
+    const int64_t x = 2 * r.compiled_few() * (kc + (r.w_deep ? 4 : 0));
     // The portable code path adds AT_A_TIME of a warp's results at a time over its lanes.
     const int64_t at_a_time = std::min<int64_t>(
         lanes,
         static_cast<int64_t>(std::bit_ceil(static_cast<std::uint64_t>(rows * r.compiled_few()))));
-    const int64_t scratch = !r.w_deep        ? items() * 4 * r.width
-                            : code_path == 0 ? items() * at_a_time
+    const int64_t scratch = !r.w_deep        ? items(r) * 4 * r.width
+                            : code_path == 0 ? items(r) * at_a_time
                                              : 0;
-    // `order` of the kernel, as much as alignment makes of it.
-    const int64_t order = splits > 1 ? 16 : 0;
-    return 4 * (x + scratch) + ring + order;
+    return 4 * (x + scratch) + order;
   }
-  // Groups of a share of k: one a block, or of stored weights as many as the device holds at a
-  // time, each with several blocks.
+  // Groups that a unit holds at a time: of stored weights 16 warps, which is all that their
+  // registers allow.
+  int64_t per_unit(const Gemm& g, const Roles& r) const {
+    const int64_t by_local = local_of_unit / (local_bytes(g, r) + 1024);
+    return std::max<int64_t>(1, std::min(by_local, (r.stored != nullptr ? 16 : 64) / warps));
+  }
+  // Groups of a share of k: one a block, or of stored weights at most as many as the device holds
+  // at a time, each with the same number of blocks.
   int64_t groups(const Gemm& g, const Roles& r, const DeviceInfo& info) const {
     const int64_t blocks = tiles(r.many, block(g, r));
     if (r.stored == nullptr) return blocks;
-    const int64_t per_unit = std::clamp<int64_t>(
-        std::min(local_of_unit / (local_bytes(g, r) + 1024), lanes / warps), 1, 8);
-    const int64_t resident = std::max<int64_t>(1, info.compute_units * per_unit / splits);
-    return std::clamp<int64_t>(blocks, 1, resident);
+    const int64_t resident = std::max<int64_t>(1, info.compute_units * per_unit(g, r) / splits);
+    return tiles(std::max<int64_t>(blocks, 1), std::max<int64_t>(tiles(blocks, resident), 1));
   }
   double parts_bytes(const Gemm& g, const Roles& r) const {
     return splits == 1 ? 0
@@ -105,15 +123,15 @@ struct Skinny {
                              static_cast<double>(r.compiled_few());
   }
 };
-// float32 has all but the first, stored weights all but the last two.
+// float32 has all but the first, stored weights the first four.
 constexpr Field<Skinny> fields[] = {{"stages", &Skinny::stages}, {"code_path", &Skinny::code_path},
-                                    {"rows", &Skinny::rows},     {"warps", &Skinny::warps},
-                                    {"splits", &Skinny::splits}, {"kc", &Skinny::kc},
+                                    {"warps", &Skinny::warps},   {"splits", &Skinny::splits},
+                                    {"rows", &Skinny::rows},     {"kc", &Skinny::kc},
                                     {"unroll", &Skinny::unroll}};
 Skinny read(const Tuning& tuning) { return read_tuning<Skinny>(fields, tuning); }
 Tuning written(const Skinny& s, const Roles& r) {
   const std::span all(fields);
-  return tuning_of<Skinny>(path_skinny, r.stored == nullptr ? all.subspan(1) : all.first(5), s);
+  return tuning_of<Skinny>(path_skinny, r.stored == nullptr ? all.subspan(1) : all.first(4), s);
 }
 
 // Whether the kernel takes the problem at all.
@@ -140,14 +158,14 @@ std::optional<std::string> defect_of(const Skinny& s, const Problem& problem,
       {{is_served(problem, env, r),
         "one side of at most 32 in float32, or at most 8 rows of float a, batch=1, and b of f16, "
         "bf16, q8_0, q4_0, q4_1 or s8c with trans_b=1 and rows of a multiple of 16 bytes"},
+       // Devices with cp.async have bf16 matrix units too.
        {s.code_path == 0 || best_code_path(info) == 1, "code_path=0 without NVIDIA's inline PTX"},
        {!decodes || s.stages >= 2, "stages of at least 2"},
-       {!decodes || !g.gate || s.rows % 2 == 0, "an even number of rows with gate=1"},
        {decodes || (std::has_single_bit(static_cast<std::uint64_t>(s.kc)) &&
                     s.kc >= lanes * r.width && s.kc % s.warps == 0),
         "kc that is a power of two, at least 128 and a multiple of warps"},
        {decodes || s.rows * r.compiled_few() <= 128, "rows times the short side of at most 128"}},
-      {s.code_path, s.items(), s.local_bytes(g, r), s.parts_bytes(g, r)}, info);
+      {s.code_path, s.items(r), s.local_bytes(g, r), s.parts_bytes(g, r)}, info);
 }
 
 // Reading w at memory speed, and x from local memory for each vector of w. What else decides on an
@@ -176,28 +194,35 @@ double expected_ns_of_floats(const Skinny& s, const Gemm& g, const Roles& r,
   const double slower = 1 + groups_count * away(groups, best_groups) +
                         0.03 * away(static_cast<double>(s.kc), best_kc) +
                         (r.w_deep ? 0.06 * away(static_cast<double>(s.rows), 4) : 0);
-  // Groups at a time of a unit; each starts and ends in 3 us.
-  const auto at_a_time = static_cast<double>(
-      std::clamp<int64_t>(local_of_unit / (s.local_bytes(g, r) + 1024), 1, 64 / s.warps));
+  // A group starts and ends in 3 us.
+  const auto at_a_time = static_cast<double>(s.per_unit(g, r));
   const double waves = std::max(1.0, groups / (gpu.units * at_a_time));
   return (w_bytes / gpu.bytes_per_ns + reads_of_x / local_bytes_per_ns) * slower +
          3000 * (waves - 1) + other_bytes / gpu.bytes_per_ns;
 }
 
-// Reading b at memory speed, or its decoding and products where rows of a are many: 3 operations an
-// element and one a product, at half of the peak. Units without a group, or with
-// one alone, read slower.
+// Reading b at memory speed, or its decoding, at two thirds of the peak: instructions an element
+// counted in the machine code. Units with fewer than 12 warps read slower, and each column that x
+// becomes costs 1 or 2 %.
 double expected_ns_of_stored(const Skinny& s, const Gemm& g, const Roles& r,
                              const DeviceInfo& info) {
   const GpuModel gpu(info);
   const double elements = static_cast<double>(g.b_cols()) * static_cast<double>(g.k);
-  const double bytes = elements * static_cast<double>(r.unit_bytes) / static_cast<double>(r.unit);
-  const double operations = elements * static_cast<double>(3 + g.m);
-  const double busy = static_cast<double>(s.groups(g, r, info) * s.splits) / gpu.units;
-  const double slower = 1 + 0.5 * std::max(0.0, std::log2(2 / busy)) + (s.rows < 4 ? 0.1 : 0.0) +
-                        (s.local_bytes(g, r) > local_of_unit / 2 ? 0.2 : 0.0);
+  const double bytes =
+      elements * 4 * static_cast<double>(r.chunk_words) / static_cast<double>(r.chunk);
+  const auto few = static_cast<double>(r.few);
+  const double instructions =
+      elements * (r.parts < 4 ? 2.9 + 0.04 * few * static_cast<double>(r.parts) : 2.5 + 1.2 * few);
+  const double warps = static_cast<double>(s.groups(g, r, info) * s.splits * s.warps) / gpu.units;
+  // Warps without a chunk where a share of k has fewer.
+  const auto chunks = static_cast<double>(s.k_share(g, r) / r.chunk);
+  const double idle =
+      std::ceil(chunks / static_cast<double>(s.warps)) * static_cast<double>(s.warps) / chunks;
+  const double slower = 1 + 0.2 * std::max(0.0, std::log2(12 / warps)) + 0.3 * (idle - 1) +
+                        0.03 * static_cast<double>(s.splits - 1) +
+                        0.015 * few * static_cast<double>(r.parts);
   return slower *
-         std::max(bytes / gpu.bytes_per_ns, operations / (gpu.units * gpu.mads_per_ns * 0.5));
+         std::max(bytes / gpu.bytes_per_ns, instructions / (gpu.units * gpu.mads_per_ns * 0.65));
 }
 
 Guess guess(const Skinny& s, const Problem& problem, const DeviceInfo& info) {
@@ -218,11 +243,16 @@ class SkinnyPlan final : public GemmPlan {
     const Roles r(problem);
     const std::string options = fmt::format(
         "-DCODE_PATH={} -DROWS={:d} -DCOLUMNS={:d} -DSTORED={:d} -DX_DEEP={:d} -DXW={} -DFEW={} "
-        "-DR={} -DWARPS={} -DKC={} -DUNROLL={} -DSTAGES={} -DVW={} -DA_IS_W={:d} -DA_TYPE={}{}",
+        "-DR={} -DWARPS={} -DKC={} -DUNROLL={} -DSTAGES={} -DVW={} -DA_IS_W={:d} -DA_TYPE={} "
+        "-DTYPE={}{}",
         s.code_path, r.stored == nullptr && r.w_deep, !r.w_deep, r.stored != nullptr, r.x_deep,
-        copy_width(g_.k), r.compiled_few(), r.w_deep ? s.rows : r.width, s.warps,
-        r.stored == nullptr ? s.kc : s.k_share(g_, r), s.unroll, s.stages, r.width, r.a_is_w,
-        number_of(problem.dtype("a_type")), output_options(problem));
+        copy_width(g_.k), r.compiled_few(),
+        r.stored != nullptr ? stored_rows
+        : r.w_deep          ? s.rows
+                            : r.width,
+        s.warps, r.stored == nullptr ? s.kc : s.k_share(g_, r), s.unroll, s.stages, r.width,
+        r.a_is_w, number_of(problem.dtype("a_type")), number_of(&bfloat16),
+        output_options(problem));
     const int64_t groups = s.groups(g_, r, context().info());
     cl_mem a = operand("a", constants);
     cl_mem b = operand("b", constants);
@@ -233,7 +263,7 @@ class SkinnyPlan final : public GemmPlan {
       parts = workspace(static_cast<std::size_t>(s.parts_bytes(g_, r)));
       arrivals = zeroed_workspace(static_cast<std::size_t>(g_.batch * groups) * sizeof(cl_uint));
     }
-    multiply_and_add(s.splits, s.code_path, g_.batch * groups, s.items(), [&](SplitPart part) {
+    multiply_and_add(s.splits, s.code_path, g_.batch * groups, s.items(r), [&](SplitPart part) {
       opencl::KernelCall call =
           kernel(gemm_skinny_cl, fmt::format("{} -DSPLIT={}", options, static_cast<int>(part)),
                  "gemm_skinny");
@@ -245,7 +275,7 @@ class SkinnyPlan final : public GemmPlan {
       add_output(call);
       return call;
     });
-    path_ = "fma";
+    path_ = r.stored != nullptr && r.parts < 4 && s.code_path == 1 ? "mma.m16n8k16.bf16" : "fma";
   }
 };
 
@@ -268,13 +298,13 @@ std::vector<Skinny> candidates_of_floats(const Gemm& g, const Roles& r, int64_t 
 
 std::vector<Skinny> candidates_of_stored(const Gemm& g, const Roles& r, int64_t code_path) {
   std::vector<Skinny> list;
-  for (const int64_t rows : {4, 2}) {
-    for (const int64_t warps : {8, 4, 2}) {
-      for (const int64_t splits : {1, 2, 3, 4, 6, 8, 16}) {
-        // Blocks are longer than what others have of a row at a time.
-        const int64_t stages = r.stored->block > 1 ? 2 : 4;
+  // The first of equals is the best one on an H200.
+  const bool in_blocks = r.stored->block > 1;
+  for (const int64_t warps : {in_blocks ? 4 : 8, in_blocks ? 8 : 4, 2}) {
+    for (const int64_t splits : {1, 2, 3, 4, 6, 8, 16}) {
+      for (const int64_t stages : {in_blocks ? 4 : 3, in_blocks ? 3 : 4, 2}) {
         const bool is_worth = splits == 1 || g.k / splits >= 512;
-        if (is_worth) list.push_back({code_path, rows, warps, splits, 0, 0, stages});
+        if (is_worth) list.push_back({code_path, 0, warps, splits, 0, 0, stages});
       }
     }
   }
