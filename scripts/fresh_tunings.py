@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
-"""Does `rooflane tune` choose the same schedule every time, and the fastest? Tunes the same problems
-again and again, then measures what was chosen.
-Usage: fresh_tunings.py CSV [--tunings N] [--repetitions N] [--seconds S] [--rooflane PROGRAM]
-                        [--shape SHAPE]...
+"""Tunes the same problems again and again: is the choice always the same, and the fastest?
+Usage: fresh_tunings.py CSV [--tunings N] [--repetitions N] [--seconds S] [--shape SHAPE]...
 
 Each problem is first searched completely (--strategy all), then N times as a user would, with one
 thread and seeds 1 to N, and nothing is stored. The truth comes from other measurements: all chosen
@@ -32,7 +30,7 @@ from rooflane import program  # noqa: E402
 from rooflane.evaluator import Evaluator, Step, Target  # noqa: E402
 from rooflane.tuning import configuration_of, text_of  # noqa: E402
 
-SHAPES = ("softmax:rows=512,cols=1000", "gemm:m=33,n=1000,k=500",
+SHAPES = ("softmax:rows=512,cols=1000", "layernorm:rows=256,cols=1000",
           "attention:batch=1,heads=1,q_len=1,kv_len=1000,head_dim=64,causal=0")
 TOP = 5
 ROUNDS = 9  # of a repetition, as in tune's last comparison
@@ -92,8 +90,9 @@ def measured(rooflane: Path, archive: Path, shape: str, tunings: list[dict[str, 
             **{f"ratio{suffix}": f"{getattr(ratio, name) if ratio else 1:.4f}"
                for suffix, name in (("", "value"), ("_lo", "low"), ("_hi", "high"))},
             "verdict": compared[index].verdict if ratio else "fastest",
-            "repetitions": repetitions, "evaluations": len(tunings) and
-            round(statistics.median(one["evaluations"] for one in tunings if one["seed"])),
+            "repetitions": repetitions,
+            "evaluations": round(statistics.median(one["evaluations"]
+                                                   for one in tunings if one["seed"])),
             "seconds": round(statistics.median(one["seconds"] for one in tunings if one["seed"])),
             "build_commit": tunings[0]["build"], "test_time": tunings[-1]["time"]})
     return rows
@@ -105,9 +104,9 @@ def main() -> int:
     parser.add_argument("--tunings", type=int, default=20)
     parser.add_argument("--repetitions", type=int, default=30)
     parser.add_argument("--seconds", type=float, default=math.inf)
-    parser.add_argument("--rooflane", type=Path, default=program.path())
     parser.add_argument("--shape", action="append", help="default: three small problems")
     given = parser.parse_args()
+    rooflane = program.path()
     shapes = given.shape or SHAPES
     kept = given.csv.with_suffix(".tunings.jsonl")
     archive = given.csv.with_suffix(".archive.sqlite")
@@ -121,12 +120,12 @@ def main() -> int:
                 continue
             if time.monotonic() - begin > given.seconds:
                 return UNFINISHED
-            tunings.append(tuned(given.rooflane, archive, shape, seed))
+            tunings.append(tuned(rooflane, archive, shape, seed))
             with kept.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(tunings[-1]) + "\n")
     with given.csv.open("w", encoding="utf-8", newline="") as file:
         rows = [row for shape in shapes for row in measured(
-            given.rooflane, archive, shape, [one for one in tunings if one["shape"] == shape],
+            rooflane, archive, shape, [one for one in tunings if one["shape"] == shape],
             given.repetitions)]
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
