@@ -228,7 +228,7 @@ def agreement(_: Path, machine: str) -> str:
 TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "gained": gained,
                                          "slowdown": slowdown, "spread": spread,
                                          "reference": reference, "league": league,
-                                         "agreement": agreement,
+                                         "agreement": agreement, "fresh_tunings": fresh_tunings,
                                          "ladder_measured": page_results.ladder_measured,
                                          "answers": page_results.answers,
                                          "classes": page_results.classes,
