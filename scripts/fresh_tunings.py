@@ -53,8 +53,8 @@ def tuned(rooflane: Path, archive: Path, shape: str, seed: int) -> dict[str, Any
 def measured(rooflane: Path, archive: Path, shape: str, tunings: list[dict[str, Any]],
              repetitions: int) -> list[dict[str, Any]]:
     """The truth: a row for each schedule, the fastest first."""
-    best = json.loads(program.run(rooflane, [
-        "archive", "best", "--json", "--archive", archive, "--shape", shape, "--top", TOP]).stdout)["best"]
+    words = ["archive", "best", "--json", "--archive", archive, "--shape", shape, "--top", TOP]
+    best = json.loads(program.run(rooflane, words).stdout)["best"]
     chosen = Counter(one["tuning"] for one in tunings if one["seed"])
     names = list(dict.fromkeys([tunings[0]["default"], *chosen,
                                 *(text_of(one["configuration"]) for one in best)]))

@@ -308,7 +308,8 @@ class ScoreTest(unittest.TestCase):
                   for at, (a, worth) in enumerate(worths.items())]
         space = Space("gemm", "hwy", "s", "fp32", 1, "", "",
                       (Tunable("a", "", 1, 16, tuple(worths)),), {"a": 1}, (), None)
-        judge = score.Judge(replay.ReplayedSpace(spaces.record(space, {"key": ""}, trials)), points=10)
+        made = spaces.record(space, {"key": ""}, trials)
+        judge = score.Judge(replay.ReplayedSpace(made), points=10)
         self.assertEqual((judge.blind, judge.optimum), (3, 1))
         self.assertAlmostEqual(judge.cut, 1.075)
         self.assertAlmostEqual(judge.budget_s, 5)

@@ -100,7 +100,7 @@ class Grid:
             return [{name: chance.choice(values) for name, values in self.values.items()}
                     for _ in range(DRAWS)]
 
-        # Of a measured space the legal ones are known, perhaps a small part of the grid.
+        # The legal ones of a measured space are known; they may be a small part of the grid.
         for _ in range(BATCHES if self.size > 1 and not self.space.legal else 0):
             if found := fresh(legal.configuration
                               for legal in self.space.constraints.check(draws())):
