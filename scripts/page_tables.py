@@ -164,7 +164,7 @@ def reference(program: Path, what: str, *name: str) -> str:
 
 
 def league(_: Path) -> str:
-    """Search strategies on recorded spaces, as scripts/tune_league.sh --json found them."""
+    """Search strategies on recorded spaces, as `tune.py league run --json` found them."""
     told = json.loads((ROOT / "bench/spaces/league.json").read_text(encoding="utf-8"))
 
     def shown(value: float) -> str:
@@ -180,6 +180,32 @@ def league(_: Path) -> str:
                   shown(told["baseline_within"]["1"]), ""])
     return table(["search", "P, mean over the budget", "P at 25 % of the budget", "P at its end",
                   "chose one within 1 % of the optimum", "evaluations"], lines)
+
+
+def fresh_tunings(_: Path, machine: str) -> str:
+    """How often tune chose the fastest of its problems, as scripts/fresh_tunings.py found it."""
+    found: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for row in rows_of(ROOT / "results" / machine / "tune" / "fresh-tunings.csv"):
+        found[row["shape"]].append(row)
+    lines = []
+    for shape, rows in found.items():
+        default, = (float(row["ratio"]) for row in rows if row["is_default"] == "1")
+        chosen = [row for row in rows if row["chosen"] != "0"]
+
+        def count(of: Callable[[dict[str, str]], bool], rows: list[dict[str, str]] = chosen) -> str:
+            return str(sum(int(row["chosen"]) for row in rows if of(row)))
+
+        lines.append([f"`{shape}`", count(lambda _: True),
+                      count(lambda row: row["verdict"] in ("fastest", "equal")),
+                      count(lambda row: float(row["ratio"]) <= 1.01),
+                      f"{max(float(row['ratio']) for row in chosen) - 1:.1%}",
+                      count(lambda row, least=default: row["is_default"] == "0"
+                            and float(row["ratio"]) >= least),
+                      f"{default:.3f}", rows[0]["evaluations"], rows[0]["seconds"]])
+    return table(["problem", "tunings", "chose a member of the true tie set",
+                  "chose one within 1 per cent of the fastest", "largest true loss",
+                  "chose one that is not faster than the default", "default over the fastest",
+                  "evaluations", "seconds"], lines)
 
 
 def agreement(_: Path, machine: str) -> str:
@@ -202,7 +228,7 @@ def agreement(_: Path, machine: str) -> str:
 TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal, "gained": gained,
                                          "slowdown": slowdown, "spread": spread,
                                          "reference": reference, "league": league,
-                                         "agreement": agreement,
+                                         "agreement": agreement, "fresh_tunings": fresh_tunings,
                                          "ladder_measured": page_results.ladder_measured,
                                          "answers": page_results.answers,
                                          "classes": page_results.classes,

@@ -80,7 +80,7 @@ ADDED = [
     Added(r"build/rooflane ceilings.*", "--threads 1 --seconds 0.5", "20 seconds"),
     Added(r"build/rooflane calibrate.*", "--threads 1 --seconds 0.5", "15 seconds"),
     Added(MEASURES + r".*", BRIEF, "few samples"),
-    Added(r"build/rooflane tune (?!--space|--strategy source).*", "--final-time 3",
+    Added(r"build/rooflane tune (?!--space|--strategy source).*", "--budget 6 --final-time 3",
           "two minutes on a busy machine"),
     Added(r"build/rooflane judge [^-].*", "--budget 0.3 --hidden 2 --against hwy", "few samples"),
     Added(r"scripts/python_overhead\.py", "--rounds 3 --runs 100", "ten seconds"),
@@ -117,7 +117,7 @@ SWAPPED = [
             "the peers that are part of the build; others are large"),
     Swapped("scripts/opencl_vs_peers.sh", f"{FEW_PEERS} scripts/opencl_vs_peers.sh",
             "the peers that are part of the build; others are large"),
-    Swapped("scripts/tune_league.sh", "bash -n scripts/tune_league.sh", "hours, and the reader's"),
+    Swapped("scripts/tune.py league", "true scripts/tune.py league", "hours, and the reader's"),
     Swapped("scripts/model_shapes.py bert.onnx --batch 1 --len 128 --out bert.txt",
             "python3 -m py_compile scripts/model_shapes.py", "the graph is the reader's"),
     Swapped("model bert.txt", "model examples/model/mine.txt", "the graph is the reader's"),
@@ -374,7 +374,10 @@ class Place:
             return [str(path.parent) for path in installed.glob(pattern)]
 
         variables = {
-            **os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMPY": self.numpy,
+            **os.environ, "NUMPY": self.numpy,
+            # A page starts the same packages many times; what is compiled lies beside the tree.
+            "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": os.environ.get(
+                "PYTHONPYCACHEPREFIX", str(self.folder / "compiled")),
             "PACKAGE_PYTHON": self.package,
             "ROOFLANE_ARCHIVE": str(self.folder / "tune.sqlite"),
             "ROOFLANE_JUDGE_ARCHIVE": str(self.folder / "judge.jsonl"),

@@ -79,7 +79,7 @@ def made_space(noise: float = 0.02, shape: str = "gemm:m=64,n=64,k=64") -> space
     space = Space("gemm", "hwy", shape, "fp32", 1, "AVX3", "", tunables, DEFAULT,
                   (Candidate(DEFAULT, 1e5), Candidate({"path": 1, "mr": 8, "kc": 256})),
                   constraints=None, problem={"m": 64}, roof_ns=2e4)
-    return spaces.record(space, {"cpu": "made up"}, trials_of(noise))
+    return spaces.record(space, {"key": "made up"}, trials_of(noise))
 
 
 class Scripted:
@@ -194,6 +194,11 @@ class TableTest(unittest.TestCase):
                                            - places[name].index(wanted[name]))
                                        for name in differing)
 
+        # Few are left, so that the nearest one often differs in several values.
+        made = made_space()
+        made["configurations"] = [made["configurations"][0],
+                                  *chance.sample(made["configurations"][1:], 9)]
+        self.table = replay.Table(made)
         legal = [dict(zip(self.table.names, key)) for key in self.table.legal]
         for _ in range(100):
             wanted = {name: chance.choice(values) for name, values in places.items()
@@ -303,7 +308,8 @@ class ScoreTest(unittest.TestCase):
                   for at, (a, worth) in enumerate(worths.items())]
         space = Space("gemm", "hwy", "s", "fp32", 1, "", "",
                       (Tunable("a", "", 1, 16, tuple(worths)),), {"a": 1}, (), None)
-        judge = score.Judge(replay.ReplayedSpace(spaces.record(space, {}, trials)), points=10)
+        made = spaces.record(space, {"key": ""}, trials)
+        judge = score.Judge(replay.ReplayedSpace(made), points=10)
         self.assertEqual((judge.blind, judge.optimum), (3, 1))
         self.assertAlmostEqual(judge.cut, 1.075)
         self.assertAlmostEqual(judge.budget_s, 5)

@@ -317,14 +317,14 @@ for _ in sys.stdin: os.write(1, {line!r} + b"\\n")
         for line in ("hello", "[[[" * 100_000, "[]", '{"configurations": 3}',
                      '{"configurations": [3]}', '{"configurations": []}',
                      *(f'{{"configurations": [{{"mr": {value}}}]}}' for value in
-                       ('"many"', "1e999", "2.5", "[8]", "true")), "\xff\xfe"):
+                       ('"many"', "1e999", "[8]")), "\xff\xfe"):
             cases.append((PROGRAM + prints.format(line=line.encode("latin-1")),
-                          "^no JSON: |^no configurations|^[a-z]+ .* is not a whole number$"))
+                          "^no JSON: |^no configurations|^mr: .* is not a number$"))
         cases += [(PROGRAM + """
 while True: sys.stdout.write("x" * 65536)
 """, "^its answer has no end$"), (READS + """
 for ask in asks(): say({"nb": 8}, {"mr": 8, "unroll": 2})
-""", "^unknown tunables nb, unroll$"),
+""", '^unknown tunable "nb"$'),
                   (READS + "for ask in asks(): pass", "^it said nothing for 0.5 s$")]
         for source, reason in cases:
             with self.subTest(source[-60:]):
@@ -361,10 +361,11 @@ for ask in asks(): say(order.pop(0), note="as it is")
 """), budget=9)
         trials = history.trials[4:]
         self.assertTrue(all(refusal(trial.configuration) == "" for trial in trials))
-        self.assertRegex(trials[0].note, r"^as it is; corrected: (mr 16|nr 64) -> \d+$")
-        self.assertIn(f"corrected: mr {1 << 70} -> ", trials[1].note)
-        self.assertEqual(trials[2].note, "as it is; corrected: kc -5 -> 64")
-        self.assertEqual([trial.note for trial in trials[3:]], ["as it is"] * 2)
+        self.assertRegex(trials[0].note,
+                         r"^as it is; corrected \(mr\*nr=1024: .*\): (mr|nr)=\d+$")
+        self.assertIn(f"; mr: {1 << 70} clamped to 16", trials[1].note)
+        self.assertEqual([trial.note for trial in trials[2:]], [
+            "as it is; kc: -5 clamped to 64", 'as it is; kc: "512" read as 512', "as it is"])
         self.assertEqual([trial.configuration["kc"] for trial in trials[3:]], [512, 256])
 
     def test_repeats_are_passed_over(self) -> None:

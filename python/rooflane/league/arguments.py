@@ -1,4 +1,4 @@
-"""The command line of `rooflane league`. Standard library only: its help needs no package."""
+"""The command line of `tune.py league`. Standard library only: its help needs no package."""
 from __future__ import annotations
 
 import argparse
@@ -15,7 +15,7 @@ ROUNDS = 7  # drawn per evaluation: the least odd number with a 95 % interval of
 def arguments_of(words: list[str]) -> argparse.Namespace:
     """Reads the command line; exits with 2 if it is wrong. `verb` is the name of the action."""
     parser = argparse.ArgumentParser(
-        prog="rooflane league",
+        prog="tune.py league",
         description="Keeps completely measured spaces, and compares strategies on them.")
     verbs = parser.add_subparsers(required=True, dest="verb", metavar="VERB")
 

@@ -1,4 +1,4 @@
-"""`rooflane league`: keeps completely measured spaces, and compares strategies on them."""
+"""`tune.py league`: keeps completely measured spaces, and compares strategies on them."""
 from __future__ import annotations
 
 import argparse
@@ -22,10 +22,10 @@ def main(words: list[str]) -> int:
     try:
         return RUN[arguments.verb](arguments)
     except (SpaceError, OSError) as error:
-        print(f"rooflane league: {error}", file=sys.stderr)
+        print(f"tune.py league: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("rooflane league: interrupted; --results FILE keeps what is done", file=sys.stderr)
+        print("tune.py league: interrupted; --results FILE keeps what is done", file=sys.stderr)
         return 130
 
 

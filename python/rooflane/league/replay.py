@@ -102,7 +102,8 @@ class Table:
         return place if place < len(scale) and scale[place] == value else place - 0.5
 
     def _check(self, proposal: Configuration) -> Legal:
-        if unknown := [name for name in proposal if name not in self.names]:
+        if not proposal.keys() <= self.default.keys():
+            unknown = [name for name in proposal if name not in self.names]
             return Legal(None, f"no tunable {', '.join(unknown)}; valid: {', '.join(self.names)}")
         key = self._key(self.default | proposal)
         if key in self._known:
@@ -120,16 +121,16 @@ class Table:
         return self._found[key]
 
     def _looked_up(self, proposal: Configuration) -> Legal:
-        given = [column for column, name in enumerate(self.names) if name in proposal]
-        others = [column for column, name in enumerate(self.names) if name not in proposal]
-        wanted = self.default | proposal
-        values = np.array([wanted[name] for name in self.names])
-        steps = np.array([self._step(column, value) for column, value in enumerate(values)])
-        differs = self._values != values
-        away = np.abs(self._steps - steps)
-        order = np.lexsort((away[:, others].sum(1), differs[:, others].sum(1),
-                            away[:, given].sum(1), differs[:, given].sum(1)))
-        chosen = dict(zip(self.names, self.legal[order[0]]))
+        wanted = self._key(self.default | proposal)
+        given = np.array([name in proposal for name in self.names], int)
+        differs = self._values != wanted
+        away = np.abs(self._steps - [self._step(*place) for place in enumerate(wanted)])
+        left = np.arange(len(self.legal))  # those that are the nearest so far
+        for distance, columns in ((differs, given), (away, given),
+                                  (differs, 1 - given), (away, 1 - given)):
+            far = distance[left] @ columns
+            left = left[far == far.min()]
+        chosen = dict(zip(self.names, self.legal[left[0]]))
         return Legal(chosen, changed=tuple(name for name in self.names
                                            if name in proposal and chosen[name] != proposal[name]))
 

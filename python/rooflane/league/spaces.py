@@ -108,17 +108,6 @@ def space_of(made: Record, constraints: Constraints) -> Space:
         if entry["outcome"] != Outcome.REFUSED.value))
 
 
-def machine_of(made: Record) -> str:
-    """A line that names the machine."""
-    machine = made["machine"]
-    if isinstance(machine, dict):
-        for name in ("label", "key", "cpu", "name", "host"):
-            if machine.get(name):
-                return str(machine[name])
-        return json.dumps(machine, sort_keys=True)
-    return str(machine)
-
-
 def title_of(made: Record) -> str:
     """A line that names the space, without its machine."""
     return records.made(Space, made).title
@@ -126,7 +115,7 @@ def title_of(made: Record) -> str:
 
 def key_of(made: Record) -> str:
     """What no two spaces of a file share."""
-    return f"{title_of(made)} on {machine_of(made)}"
+    return f"{title_of(made)} on {made['machine']['key']}"
 
 
 def read(path: Path) -> list[Record]:

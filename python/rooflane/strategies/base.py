@@ -97,12 +97,11 @@ class Grid:
             return next((each for each in found if each and text_of(each) not in seen), None)
 
         def draws() -> list[Configuration]:
-            if self.space.legal:  # a small part of the grid, perhaps: others would hit few of them
-                return [chance.choice(self.space.legal) for _ in range(DRAWS)]
             return [{name: chance.choice(values) for name, values in self.values.items()}
                     for _ in range(DRAWS)]
 
-        for _ in range(BATCHES if self.size > 1 else 0):
+        # The legal ones of a measured space are known; they may be a small part of the grid.
+        for _ in range(BATCHES if self.size > 1 and not self.space.legal else 0):
             if found := fresh(legal.configuration
                               for legal in self.space.constraints.check(draws())):
                 return found

@@ -1,7 +1,7 @@
 """`--proposer CMD`: any program proposes, over JSON lines on its standard input and output; its
 standard error passes through. docs/tuning.md has the protocol.
 
-Illegal values become the nearest legal ones, with a note. Whatever else goes wrong (it ends, is
+Its configurations are judged as a language model's are. Whatever else goes wrong (it ends, is
 silent for `timeout` seconds, prints nonsense) is counted, and the program is started again with the
 next request, which has the whole history. In the end its input is closed; a second later it is
 killed, with all that it started.
@@ -19,8 +19,7 @@ from collections import Counter
 from typing import IO, Any
 
 from rooflane.archive.records import plain
-from rooflane.strategies.base import changes
-from rooflane.tuning import History, Proposal, Space, Trial, text_of
+from rooflane.tuning import History, Proposal, Space, Trial
 
 PROTOCOL = 1
 MOST_FAILURES = 3  # in a row
@@ -115,9 +114,7 @@ class Proposer:
             self._row += 1
             self.close()
             return []
-        new = {text_of(one.configuration): one for one in reversed(found)
-               if not history.tried(one.configuration)}
-        return list(new.values())[::-1]
+        return found
 
     def observe(self, trial: Trial) -> None:
         """The program is told with the next ask."""
@@ -142,36 +139,19 @@ class Proposer:
             "best": best.configuration if best else None,
             "budget": {"trials_left": history.trials_left,
                        "seconds_left": history.seconds_left}}})
-        return self._read(self._program.ask(messages, self._timeout))
+        return self._read(self._program.ask(messages, self._timeout), history)
 
-    def _read(self, answer: Any) -> list[Proposal]:
+    def _read(self, told: Any, history: History) -> list[Proposal]:
+        from rooflane.language_model import answer  # needs a package, which help does without
         try:
-            note = str(answer.get("note") or "")[:LONGEST_NOTE]
-            wanted = [{name: whole(name, value) for name, value in one.items()}
-                      for one in answer["configurations"]]
+            note = str(told.get("note") or "")[:LONGEST_NOTE]
+            asked = [dict(one.items()) for one in told["configurations"]]
         except (TypeError, KeyError, AttributeError) as error:
-            raise Failed(f"no configurations: {str(answer)[:80]}") from error
-        names = {tunable.name: tunable for tunable in self._space.tunables}
-        known = [one for one in wanted if one.keys() <= names.keys()]
-        if not known:
-            unknown = sorted({name for one in wanted for name in one} - names.keys())
-            raise Failed(f"unknown tunables {', '.join(unknown)}" if unknown
-                         else "no configurations")
-        clamped = [{name: min(max(value, names[name].least), names[name].most)
-                    for name, value in one.items()} for one in known]
-        complete = [{**self._space.default, **one} for one in clamped]
-        legal = self._space.constraints.nearest(complete)
-        changed = [changes(asked, one.configuration) for asked, one in zip(known, legal)]
-        return [Proposal(one.configuration, note="; ".join(filter(None, (
-            note, each and f"corrected: {each}")))) for each, one in zip(changed, legal)]
-
-
-def whole(name: str, value: Any) -> int:
-    """A tunable's value: a whole number, as text or with a zero behind the point, too. Raises
-    Failed."""
-    try:
-        if isinstance(value, bool) or int(value) != float(value):
-            raise ValueError
-        return int(value)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise Failed(f"{name} {str(value)[:80]} is not a whole number") from error
+            raise Failed(f"no configurations: {str(told)[:80]}") from error
+        judged = answer.judge(asked, self._space, self._space.default, history.tried)
+        found = [one for one in judged if isinstance(one, Proposal)]
+        wrong = [one for one in judged if one != "repeated"]
+        if not found and (wrong or not judged):
+            raise Failed(str(wrong[0]) if wrong else "no configurations")
+        return [Proposal(one.configuration, note="; ".join(filter(None, (note, one.note))))
+                for one in found]
