@@ -257,19 +257,8 @@ std::int64_t FloatShortRows(const FloatRows& io, std::int64_t begin, std::int64_
 template <bool kCentred>
 std::int64_t StreamedBatches(const FloatRows& io, std::int64_t begin, std::int64_t end,
                              std::size_t n, double eps, Prefetch prefetch) {
-  const void* last = io.last_before(end, n);
-  const std::int64_t distance = kBatch * io.x_bytes();
-  std::int64_t done = begin;
-  switch (prefetch) {
-    case Prefetch::pages:
-      done = BatchedRows<kCentred, true>(io, begin, end, n, eps, PrefetchPages{last});
-      break;
-    case Prefetch::into_l2:
-      done = BatchedRows<kCentred, true>(io, begin, end, n, eps, PrefetchIntoL2{distance, last});
-      break;
-    case Prefetch::into_l1:
-      done = BatchedRows<kCentred, true>(io, begin, end, n, eps, PrefetchIntoL1{distance, last});
-  }
+  const PrefetchAhead policy(prefetch, kBatch * io.x_bytes(), io.last_before(end, n));
+  const std::int64_t done = BatchedRows<kCentred, true>(io, begin, end, n, eps, policy);
   hwy::FlushStream();
   return done;
 }
@@ -291,7 +280,7 @@ template <bool kCentred, class Io>
 std::int64_t ShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                        double eps, bool stream, Prefetch prefetch) {
   if constexpr (Io::is_plain) {
-    if (!stream) return FloatShortRows<kCentred>(io, begin, end, n, eps);
+    if (!kStreams || !stream) return FloatShortRows<kCentred>(io, begin, end, n, eps);
     if (n > hn::Lanes(Tag())) return StreamedBatches<kCentred>(io, begin, end, n, eps, prefetch);
   }
   const auto ordinary = [&](FloatRows part, std::int64_t rows) HWY_ATTR {

@@ -12,6 +12,7 @@
 
 #include "core/machine.hpp"
 #include "core/variant.hpp"
+#include "hwy/detect_targets.h"
 #include "kernels/common/prefetch.hpp"
 
 namespace rooflane::common {
@@ -65,7 +66,8 @@ inline constexpr Tunable row_tunables[] = {
     {"threads", "threads that share the rows", 1, 1 << 16},
 };
 
-enum class Prefetch { into_l1 = 0, pages = 1, into_l2 = 2 };
+// Whether loops for an ISA target can write past the caches (kStreams of row-inl.h).
+constexpr bool streams(std::int64_t target) { return target != HWY_SCALAR && target != HWY_SSE4; }
 
 // The tunable's value.
 inline Prefetch prefetch_asked(const Tuning& tuning) {
