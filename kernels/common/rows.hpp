@@ -12,7 +12,6 @@
 
 #include "core/machine.hpp"
 #include "core/variant.hpp"
-#include "hwy/detect_targets.h"
 #include "kernels/common/prefetch.hpp"
 
 namespace rooflane::common {
@@ -65,9 +64,6 @@ inline constexpr Tunable row_tunables[] = {
      0, 2},
     {"threads", "threads that share the rows", 1, 1 << 16},
 };
-
-// Whether loops for an ISA target can write past the caches (kStreams of row-inl.h).
-constexpr bool streams(std::int64_t target) { return target != HWY_SCALAR && target != HWY_SSE4; }
 
 // The tunable's value.
 inline Prefetch prefetch_asked(const Tuning& tuning) {
