@@ -56,7 +56,7 @@ void CheckMicroTile(std::int64_t rows, std::int64_t vectors, std::int64_t cols, 
   t.c0 = c0.data(), t.ldc0 = ldc, t.c = c.data(), t.ldc = ldc;
   t.alpha = 0.5f, t.beta = beta;
   t.queues = queues;
-  MicroKernelFor<kPacked>(rows, vectors)(t);
+  MicroKernelFor<kPacked, 0>(rows, vectors)(t);
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < ldc; ++j) {
       const float got = c[static_cast<std::size_t>(i * ldc + j)];

@@ -141,7 +141,7 @@ inline void OneMicroPanel(const Job& job, int64_t first_batch, int64_t last_batc
     t.beta = start.beta;
     for (int64_t tile = 0; tile < tiles; ++tile) {
       const int64_t count = rows.size(tile);
-      MicroKernelFor<false>(count, vectors)(t);
+      MicroKernelFor<false, 1>(count, vectors)(t);
       t.a += count * a.outer;
       t.c += count * t.ldc;
       if (t.beta != 0) t.c0 += count * t.ldc0;

@@ -85,7 +85,7 @@ void MultiplyPanels(const MicroCall& call) {
   t.alpha = 1;
   t.beta = call.add ? 1.0f : 0.0f;
   t.queues = nothing;
-  MicroKernelFor<true>(call.rows, vectors)(t);
+  MicroKernelFor<true, 0>(call.rows, vectors)(t);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -132,7 +132,7 @@ class MacroKernel {
         t_.a = block_.a + row * block_.klen;
         t_.c = c_ + row * t_.ldc + range_.j0 + begin;
         t_.c0 = c0_ + row * t_.ldc0 + range_.j0 + begin;
-        MicroKernelFor<true>(count, (width + lanes - 1) / lanes)(t_);
+        MicroKernelFor<true, 0>(count, (width + lanes - 1) / lanes)(t_);
         if (finishes_) Finish(row, count, range_.j0 + begin);
       }
     }
@@ -152,9 +152,9 @@ class MacroKernel {
     // Lines a step of k: one where all micro-tiles together then prefetch all of the next block.
     const int64_t next_floats = block_.next_block[0].floats + block_.next_block[1].floats;
     const int64_t micro_tiles = tiles_ * (range_.s1 - range_.s0);
-    t_.prefetch_three =
-        next_floats > 16 * micro_tiles * block_.klen || block_.next_rows.width > 16 * micro_tiles;
-    if (t_.prefetch_three) next_step_ = 3 * 16;
+    const bool one =
+        next_floats <= 16 * micro_tiles * block_.klen && block_.next_rows.width <= 16 * micro_tiles;
+    if (!one) next_step_ = 3 * 16;
     next_rows_ = block_.next_rows;
     t_.a = a.f32() + block_.batch * a.batch_stride + block_.p * a.inner + block_.i0 * a.outer;
     t_.a_outer = a.outer;
@@ -175,7 +175,7 @@ class MacroKernel {
           if (packed_b) t_.ldb = width;
           rows = count;
           const int64_t vectors = (width + lanes - 1) / lanes;
-          compute = MicroKernelFor<false>(rows, vectors);
+          compute = (one ? MicroKernelFor<false, 1> : MicroKernelFor<false, 3>)(rows, vectors);
         }
         if (!PrefetchNextPacked() && !PrefetchNextBlock()) PrefetchNextRows(tile, s, count);
         compute(t_);

@@ -62,10 +62,9 @@ struct MicroKernelArgs {
   float* c;
   std::int64_t ldc;
   float alpha, beta;
-  // a in place: prefetched into L2 each step of k, a line or, with `prefetch_three`, three.
+  // a in place: prefetched into L2, kPrefetch lines each step of k.
   const float* prefetch = nullptr;
   std::int64_t prefetch_step = 0;
-  bool prefetch_three = false;
   PrefetchQueue* queues = nullptr;  // packed: of a and of b, each asked every eight steps
 };
 
@@ -74,7 +73,7 @@ struct MicroKernelArgs {
 // D: DF, or DH for half a vector. All loops over accumulators are folds, so that the array never
 // exists in memory: GCC 12 keeps it on the stack, at half the speed, when a single such loop stays
 // rolled.
-template <class D, int kRows, int kVecs, bool kPacked>
+template <class D, int kRows, int kVecs, bool kPacked, int kPrefetch>
 class MicroKernel {
  public:
   using V = hn::Vec<D>;
@@ -83,7 +82,7 @@ class MicroKernel {
     // No vector of 512 bits among them: beside those an Intel core has one FMA port for halves.
     if constexpr (std::is_same_v<D, DF> && !kPacked && kVecs == 1) {
       if (2 * t.cols <= static_cast<std::int64_t>(hn::Lanes(D()))) {
-        MicroKernel<DH, kRows, 1, false>::ComputeThis(t);
+        MicroKernel<DH, kRows, 1, false, kPrefetch>::ComputeThis(t);
       } else {
         ComputeThis(t);
       }
@@ -143,14 +142,12 @@ class MicroKernel {
           a(t.a + p * a_inner),
           a_high(kRows > 8 ? a + 8 * t.a_outer : a),
           b(t.b + p * t.ldb),
-          prefetch(t.prefetch + p * t.prefetch_step),
-          prefetch_three(t.prefetch_three) {}
+          prefetch(t.prefetch + p * t.prefetch_step) {}
     std::int64_t a_outer, a_inner, ldb, prefetch_step;
     const float* HWY_RESTRICT a;
     const float* HWY_RESTRICT a_high;  // of row 8
     const float* HWY_RESTRICT b;
     const float* prefetch;
-    bool prefetch_three;
   };
   template <class Last>
   static HWY_INLINE void Sum(V (&acc)[kCount], const MicroKernelArgs& t, const Last& last) {
@@ -185,7 +182,7 @@ class MicroKernel {
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(D()));
     std::int64_t p = 0;
     const bool prefetch_c = t.k >= 8 * kCount || (t.beta != 0 && t.k >= 2 * kCount);
-    if (!kPacked && !prefetch_c) {
+    if (kPrefetch > 0 && !prefetch_c) {
       Cursor at(t, 0);
       Step<true>(acc, at, last);
       p = 1;
@@ -193,7 +190,7 @@ class MicroKernel {
       Zero(acc, kAll);
       const std::int64_t lines = prefetch_c ? kCount : 0;
       const std::int64_t each = t.k >= 8 * lines ? 1 : pieces(2 * 8 * lines, t.k);
-      const std::int64_t chunks = kPacked ? t.k / 8 : pieces(lines, each);
+      const std::int64_t chunks = kPrefetch == 0 ? t.k / 8 : pieces(lines, each);
       std::int64_t line = 0;
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
         for (const std::int64_t end = std::min(lines, line + each); line < end; ++line) {
@@ -231,14 +228,8 @@ class MicroKernel {
       LoadB(bv, at.b, last, std::make_integer_sequence<int, kVecs - 1>());
       Multiply<kFirst, Last>(acc, at, bv, kAll);
     }
-    if constexpr (!kPacked) {
-      __builtin_prefetch(at.prefetch, 0, 2);
-      if (at.prefetch_three) {
-        __builtin_prefetch(at.prefetch + 16, 0, 2);
-        __builtin_prefetch(at.prefetch + 32, 0, 2);
-      }
-      at.prefetch += at.prefetch_step;
-    }
+    for (int line = 0; line < kPrefetch; ++line) __builtin_prefetch(at.prefetch + 16 * line, 0, 2);
+    at.prefetch += at.prefetch_step;
     at.a += at.a_inner;
     if constexpr (kRows > 8) at.a_high += at.a_inner;
     at.b += at.ldb;
@@ -349,27 +340,27 @@ class MicroKernel {
 
 using MicroKernelFunction = void (*)(const MicroKernelArgs&);
 
-template <bool kPacked, int kRows, int kVecs>
+template <bool kPacked, int kPrefetch, int kRows, int kVecs>
 constexpr MicroKernelFunction MicroKernelOrNone() {
   if constexpr (kPacked ? kRows <= kMr && kVecs <= kNv : kRows <= TallRows(kVecs)) {
-    return &MicroKernel<DF, kRows, kVecs, kPacked>::Compute;
+    return &MicroKernel<DF, kRows, kVecs, kPacked, kPrefetch>::Compute;
   } else {
     return nullptr;
   }
 }
-template <bool kPacked, std::size_t... I>
+template <bool kPacked, int kPrefetch, std::size_t... I>
 constexpr std::array<MicroKernelFunction, sizeof...(I)> MakeMicroKernels(
     std::index_sequence<I...>) {
-  return {MicroKernelOrNone<kPacked, static_cast<int>(I) / kMaxNv + 1,
+  return {MicroKernelOrNone<kPacked, kPrefetch, static_cast<int>(I) / kMaxNv + 1,
                             static_cast<int>(I) % kMaxNv + 1>()...};
 }
 
 // The micro-kernel for `rows` (1 to kMr, or to TallRows(vectors) where not packed) and `vectors` (1
 // to kNv, or kMaxNv where not packed).
-template <bool kPacked>
+template <bool kPacked, int kPrefetch>
 MicroKernelFunction MicroKernelFor(std::int64_t rows, std::int64_t vectors) {
   static constexpr auto tiles =
-      MakeMicroKernels<kPacked>(std::make_index_sequence<TallRows(1) * kMaxNv>());
+      MakeMicroKernels<kPacked, kPrefetch>(std::make_index_sequence<TallRows(1) * kMaxNv>());
   return tiles[static_cast<std::size_t>((rows - 1) * kMaxNv + vectors - 1)];
 }
 

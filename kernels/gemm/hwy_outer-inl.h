@@ -174,8 +174,8 @@ inline void MicroTilesTask(const Job& job, int64_t batch, int64_t w0, int64_t wi
         t.a = skinny_data + f * skinny.outer + p * skinny.inner;
         t.c = sums + f * ld + j;
         t.c0 = t.c;
-        t.prefetch_three = tile == 0;
-        MicroKernelFor<false>(count, vectors)(t);
+        (tile == 0 ? MicroKernelFor<false, 3>(count, vectors)
+                   : MicroKernelFor<false, 1>(count, vectors))(t);
       }
     }
   }
