@@ -77,7 +77,7 @@ HWY_INLINE Moments MomentsOfBlock(X x, std::size_t n, double eps, Policy policy,
 template <bool kCentred, bool kHalves, class X>
 Moments MomentsOfBlocks(X x, std::size_t n, double eps, bool pages) {
   Moments whole;
-  const PrefetchAhead policy(Prefetch::pages, 0, last_of(x, n));
+  const PrefetchPages policy{last_of(x, n)};
   const auto nothing = [](std::size_t) ROOFLANE_LAMBDA {};
   const std::size_t block = BlockOf<kCentred>(n);
   for (std::size_t i = 0; i < n; i += block) {
@@ -85,7 +85,7 @@ Moments MomentsOfBlocks(X x, std::size_t n, double eps, bool pages) {
     whole = merge(
         whole, kStreams && pages
                    ? MomentsOfBlock<kCentred, kHalves>(x + i, count, eps, policy, nothing)
-                     : MomentsOfBlock<kCentred, kHalves>(x + i, count, eps, NoPrefetch(), nothing));
+                   : MomentsOfBlock<kCentred, kHalves>(x + i, count, eps, NoPrefetch(), nothing));
   }
   return whole;
 }

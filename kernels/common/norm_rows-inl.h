@@ -207,9 +207,9 @@ std::int64_t InCacheRows(const Io& io, std::int64_t begin, std::int64_t end, std
 // summed and later elements are prefetched into L2, the row before it is written, so that memory
 // reads and writes at the same time. (Slower on a Zen 5 with lines prefetched into L1, as
 // CachedRows does.)
-template <bool kCentred, class Io>
+template <bool kCentred, class Io, class Policy>
 std::int64_t InterleavedRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                             double eps, PrefetchAhead policy) {
+                             double eps, Policy policy) {
   const Tag d;
   StoreCarry<Tag, typename Io::Element> carry;
   const auto write = [&](std::int64_t at, std::size_t count, const Mapping& row) ROOFLANE_LAMBDA {
@@ -251,16 +251,21 @@ std::int64_t StreamedRows(const Io& io, std::int64_t begin, std::int64_t end, st
                           double eps, Prefetch prefetch) {
   const auto n = static_cast<std::size_t>(cols);
   const bool pages = prefetch == Prefetch::pages;
-  const bool by_pages = pages && keeps_four_rows(cols);
-  if (!by_pages && n > kBlock) return LongRows<kCentred, true>(io, begin, end, n, eps, pages);
-  const Prefetch way = pages && !by_pages ? Prefetch::into_l2 : prefetch;
-  // LayerNorm's sums take longer, and with lines prefetched into L1 a row ahead is in time.
-  const bool next_row = kCentred && way == Prefetch::into_l1;
-  const PrefetchAhead policy(way, next_row ? io.x_bytes() : io.prefetch_distance(n),
-                             io.last_before(end, n));
-  const bool interleaved = way == Prefetch::into_l2 && keeps_three_rows_in_l1(machine(), cols);
-  if (by_pages || interleaved) return InterleavedRows<kCentred>(io, begin, end, n, eps, policy);
-  return CachedRows<kCentred, true, false>(io, begin, end, n, eps, policy);
+  const void* last = io.last_before(end, n);
+  const PrefetchIntoL2 into_l2 = {io.prefetch_distance(n), last};
+  if (pages && keeps_four_rows(cols)) {
+    return InterleavedRows<kCentred>(io, begin, end, n, eps, PrefetchPages{last});
+  }
+  if (n > kBlock) return LongRows<kCentred, true>(io, begin, end, n, eps, pages);
+  if (prefetch == Prefetch::into_l1) {
+    // LayerNorm's sums take longer, and a row ahead is in time.
+    const PrefetchIntoL1 later = {kCentred ? io.x_bytes() : into_l2.distance, last};
+    return CachedRows<kCentred, true, false>(io, begin, end, n, eps, later);
+  }
+  if (keeps_three_rows_in_l1(machine(), cols)) {
+    return InterleavedRows<kCentred>(io, begin, end, n, eps, into_l2);
+  }
+  return CachedRows<kCentred, true, false>(io, begin, end, n, eps, into_l2);
 }
 
 // Rows from `begin` to `end`, up to the first that only double can compute: the loops end there,

@@ -257,8 +257,19 @@ std::int64_t FloatShortRows(const FloatRows& io, std::int64_t begin, std::int64_
 template <bool kCentred>
 std::int64_t StreamedBatches(const FloatRows& io, std::int64_t begin, std::int64_t end,
                              std::size_t n, double eps, Prefetch prefetch) {
-  const PrefetchAhead policy(prefetch, kBatch * io.x_bytes(), io.last_before(end, n));
-  const std::int64_t done = BatchedRows<kCentred, true>(io, begin, end, n, eps, policy);
+  const void* last = io.last_before(end, n);
+  const std::int64_t distance = kBatch * io.x_bytes();
+  std::int64_t done = begin;
+  switch (prefetch) {
+    case Prefetch::pages:
+      done = BatchedRows<kCentred, true>(io, begin, end, n, eps, PrefetchPages{last});
+      break;
+    case Prefetch::into_l2:
+      done = BatchedRows<kCentred, true>(io, begin, end, n, eps, PrefetchIntoL2{distance, last});
+      break;
+    case Prefetch::into_l1:
+      done = BatchedRows<kCentred, true>(io, begin, end, n, eps, PrefetchIntoL1{distance, last});
+  }
   hwy::FlushStream();
   return done;
 }

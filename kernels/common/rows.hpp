@@ -65,6 +65,8 @@ inline constexpr Tunable row_tunables[] = {
     {"threads", "threads that share the rows", 1, 1 << 16},
 };
 
+enum class Prefetch { into_l1 = 0, pages = 1, into_l2 = 2 };
+
 // The tunable's value.
 inline Prefetch prefetch_asked(const Tuning& tuning) {
   return static_cast<Prefetch>(tuning.get("prefetch", 0));

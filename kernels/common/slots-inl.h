@@ -307,8 +307,7 @@ HWY_INLINE std::int64_t RowsByL1(const Io& io, std::int64_t begin, std::int64_t 
   const auto together = static_cast<std::int64_t>((n <= 64 ? 1024 : 2048) / n / 16 * 16);
   const bool x_is_dense = io.x_stride == cols && !Io::is_summed;
   const bool y_is_dense = io.y_stride == cols && (x_is_dense || !Io::is_plain);
-  const PrefetchAhead policy(pages ? Prefetch::pages : Prefetch::into_l1, together * io.x_bytes(),
-                             io.last_before(end, n));
+  const void* last = io.last_before(end, n);
   const auto convert = [&](std::int64_t row, std::size_t count, float* to) ROOFLANE_LAMBDA {
     const auto x = io.x_row(row);
     WriteElements<false>(d, to, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
@@ -318,15 +317,20 @@ HWY_INLINE std::int64_t RowsByL1(const Io& io, std::int64_t begin, std::int64_t 
   const auto write = [&](std::int64_t row, std::size_t count, const float* from) ROOFLANE_LAMBDA {
     auto* y = io.y_row(row);
     const auto* x = io.x + row * io.x_stride;
-    if (kStreams && stream) {
-      WriteElements<kStreams>(d, y, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
+    const auto asking = [&](auto policy) ROOFLANE_LAMBDA {
+      WriteElements<true>(d, y, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
         policy(x + i);
         return LoadElements(d, from + i, fill);
       });
-    } else {
+    };
+    if (!kStreams || !stream) {
       WriteElements<false>(d, y, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
         return LoadElements(d, from + i, fill);
       });
+    } else if (pages) {
+      asking(PrefetchPages{last});
+    } else {
+      asking(PrefetchIntoL1{together * io.x_bytes(), last});
     }
   };
   for (std::int64_t row = begin; row < end; row += together) {

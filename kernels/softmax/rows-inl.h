@@ -116,18 +116,13 @@ HWY_INLINE bool Lost(double sum) {
   return Io::is_summed && !(sum > 0 && sum <= std::numeric_limits<double>::max());
 }
 
-// The pages ahead in a row.
-template <class Row>
-HWY_INLINE common::PrefetchAhead PagesOf(Row x, std::size_t n) {
-  return {common::Prefetch::pages, 0, common::last_of(x, n)};
-}
-
 // Maximum and sum over elements that stay in L2, and the terms exp(x - max) to `terms` unless it is
 // null.
 template <class Row>
 Partial TermsOf(Row x, std::size_t n, float* terms, bool pages) {
   Partial whole;
-  whole.max = hc::kStreams && pages ? MaxOf(x, n, PagesOf(x, n)) : MaxOf(x, n);
+  whole.max = hc::kStreams && pages ? MaxOf(x, n, common::PrefetchPages{common::last_of(x, n)})
+                                    : MaxOf(x, n);
   hc::LongSum<Tag> sum((Tag()));
   const auto nothing = [](std::size_t, auto) ROOFLANE_LAMBDA {};
   if (terms != nullptr) {
@@ -142,12 +137,9 @@ Partial TermsOf(Row x, std::size_t n, float* terms, bool pages) {
 // Maximum and sum over any number of elements in one visit of memory. While the exps of a piece are
 // computed, relative to the maximum so far, the next piece is read for its own and what `policy`
 // says prefetched; only a piece that raises the maximum costs a correction of the sum.
-template <class T, class Row>
-Partial PartialOf(Row x, std::size_t n, bool pages) {
+template <class Row, class Policy>
+HWY_INLINE Partial PartialOfPieces(Row x, std::size_t n, std::size_t piece, Policy policy) {
   const Tag d;
-  constexpr std::size_t piece = 2048;  // three of them are half of a 48 KiB L1
-  const common::PrefetchAhead policy(pages ? common::Prefetch::pages : common::Prefetch::into_l1,
-                                     piece * sizeof(T), common::last_of(x, n));
   const Vector lowest = hn::Set(d, -kInfinity);
   Partial whole;
   hc::LongSum<Tag> sum(d);
@@ -177,6 +169,15 @@ Partial PartialOf(Row x, std::size_t n, bool pages) {
     }
   }
   return merge(whole, {whole.max, sum.Total(d)});
+}
+template <class T, class Row>
+Partial PartialOf(Row x, std::size_t n, bool pages) {
+  constexpr std::size_t piece = 2048;  // three of them are half of a 48 KiB L1
+  const void* last = common::last_of(x, n);
+  if constexpr (hc::kStreams) {
+    if (pages) return PartialOfPieces(x, n, piece, common::PrefetchPages{last});
+  }
+  return PartialOfPieces(x, n, piece, common::PrefetchIntoL1{piece * sizeof(T), last});
 }
 
 // y = exp(x - max) · scale. `policy` as in prefetch.hpp.
@@ -300,9 +301,10 @@ HWY_INLINE auto Scaled(const Unscaled<T>& row, std::size_t n, hc::StoreCarry<Tag
 // only once. With prefetch into L1 this happens in steps. With prefetch into L2 the maximum of the
 // next row is taken meanwhile, and a step is as short as a sum's group of vectors, so that reads,
 // writes and exps alternate line by line.
-template <bool in_steps, class Io>
+template <class Io, class Policy>
 std::int64_t StreamedRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                          float* scratch, common::PrefetchAhead policy) {
+                          float* scratch, Policy policy) {
+  constexpr bool in_steps = std::is_same_v<Policy, common::PrefetchIntoL1>;
   const Tag d;
   const Vector lowest = hn::Set(d, -kInfinity);
   Unscaled<typename Io::Element> unscaled;
@@ -356,14 +358,20 @@ std::int64_t StreamedRows(const Io& io, std::int64_t begin, std::int64_t end, st
 template <class Io>
 std::int64_t StreamedRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                           float* scratch, common::Prefetch prefetch) {
-  // In steps, a Zen 5 is 5 to 30 % faster than with one row ahead with 512 to 4096 elements, and 5 %
-  // slower with 200.
-  const bool in_steps = prefetch == common::Prefetch::into_l1;
-  const bool next_row = in_steps && n < common::row_step;
-  const common::PrefetchAhead policy(prefetch, next_row ? io.x_bytes() : io.prefetch_distance(n),
-                                     io.last_before(end, n));
-  return in_steps ? StreamedRows<true>(io, begin, end, n, scratch, policy)
-                  : StreamedRows<false>(io, begin, end, n, scratch, policy);
+  const void* last = io.last_before(end, n);
+  const std::int64_t distance = io.prefetch_distance(n);
+  switch (prefetch) {
+    case common::Prefetch::pages:
+      return StreamedRows(io, begin, end, n, scratch, common::PrefetchPages{last});
+    case common::Prefetch::into_l2:
+      return StreamedRows(io, begin, end, n, scratch, common::PrefetchIntoL2{distance, last});
+    default:
+      // (A Zen 5: 5 to 30 % faster than one row ahead with 512 to 4096 elements, with 200 5 %
+      // slower.)
+      return StreamedRows(
+          io, begin, end, n, scratch,
+          common::PrefetchIntoL1{n < common::row_step ? io.x_bytes() : distance, last});
+  }
 }
 
 // Rows that stay in L2, from `begin` to `end`, or up to one that is Lost, past the caches, summed
@@ -387,7 +395,7 @@ std::int64_t ResidentRows(const Io& io, std::int64_t begin, std::int64_t end, st
 // a row are summed.
 template <class Io>
 std::int64_t ResidentRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
-                          common::PrefetchAhead policy) {
+                          common::PrefetchPages policy) {
   const Tag d;
   const Vector lowest = hn::Set(d, -kInfinity);
   float max = MaxOf(io.x_row(begin), n, policy);
@@ -424,7 +432,7 @@ std::int64_t LongRows(const Io& io, std::int64_t begin, std::int64_t end, std::s
     const auto max = static_cast<float>(partial.max);
     const auto scale = static_cast<float>(1 / partial.sum);
     if (hc::kStreams && pages) {
-      Finish<kStream>(x, y, n, max, scale, PagesOf(x, n));
+      Finish<kStream>(x, y, n, max, scale, common::PrefetchPages{common::last_of(x, n)});
     } else {
       Finish<kStream>(x, y, n, max, scale);
     }
@@ -476,7 +484,7 @@ std::int64_t OrdinaryRows(const Io& io, std::int64_t begin, std::int64_t end, st
       if (!resident) return LongRows<true>(io, begin, end, n, pages);
       if (scratch != nullptr) return StreamedRows(io, begin, end, n, scratch, access.prefetch);
       if (pages) {
-        return ResidentRows(io, begin, end, n, {access.prefetch, 0, io.last_before(end, n)});
+        return ResidentRows(io, begin, end, n, common::PrefetchPages{io.last_before(end, n)});
       }
       return ResidentRows(io, begin, end, n);
     }

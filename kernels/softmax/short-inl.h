@@ -159,10 +159,10 @@ std::int64_t ShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::
                          stride % lanes == 0;
     if (!stream) return FloatShortRows(io, begin, end, n), end;
     if (n > lanes && aligned) {
+      const void* last = io.last_before(end, n);
       constexpr std::int64_t distance = common::row_step * sizeof(float);
-      const common::PrefetchAhead policy(pages ? common::Prefetch::pages : common::Prefetch::into_l1,
-                                         distance, io.last_before(end, n));
-      RegisterRows<true>(io, begin, end, n, policy);
+      pages ? RegisterRows<true>(io, begin, end, n, common::PrefetchPages{last})
+            : RegisterRows<true>(io, begin, end, n, common::PrefetchIntoL1{distance, last});
       hwy::FlushStream();
       return end;
     }
