@@ -243,12 +243,11 @@ TEST_CASE("what c held before has no influence, on every path") {
                             "m=200,n=210,k=220", "m=33,n=35,k=37", "m=200,n=210,k=220,prepack=1"}) {
     check(shape, "");
   }
-  // hwy's B micro-panels of four vectors, and others beside; long runs of c, b in place and packed; a
-  // packed before its first use, in both layouts. Others have no such paths, and are slow.
-  for (const char* shape :
-       {"m=24,n=64,k=144,batch=4", "m=61,n=113,k=140", "m=700,n=1001,k=3",
-        "m=700,n=1000,k=4,trans_b=1", "m=800,n=900,k=17", "m=300,n=1601,k=200",
-        "m=300,n=1601,k=200,trans_a=1"}) {
+  // hwy's B micro-panels of four vectors, and others beside; long runs of c, b in place and packed;
+  // a packed before its first use, in both layouts. Others have no such paths, and are slow.
+  for (const char* shape : {"m=24,n=64,k=144,batch=4", "m=61,n=113,k=140", "m=700,n=1001,k=3",
+                            "m=700,n=1000,k=4,trans_b=1", "m=800,n=900,k=17", "m=300,n=1601,k=200",
+                            "m=300,n=1601,k=200,trans_a=1"}) {
     check(shape, "hwy");
   }
 }

@@ -214,8 +214,8 @@ void SkinnyRows(const FewRowsCall& c) {
   }
 }
 
-// Rows of a that share a visit of b. SSE4 and the emulation compute longer than b takes to read, and
-// are compiled for half as many.
+// Rows of a that share a visit of b. SSE4 and the emulation compute longer than b takes to read,
+// and are compiled for half as many.
 inline constexpr std::int64_t kMostRows =
     HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR ? most_decoded_rows / 2 : most_decoded_rows;
 

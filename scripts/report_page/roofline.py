@@ -158,8 +158,8 @@ def picture(machines: list[Machine]) -> str:
             title = machine.label
         drawn.append(one.properties(width=800, height=HEIGHT, title=title))
     halo = {"halo": {"stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}}
-    # aria=False: descriptions of all marks would be more than half of the file, and where it is shown
-    # it has a description of its own.
+    # aria=False: descriptions of all marks would be half of the file. The page that shows the
+    # picture describes it.
     whole = alt.vconcat(*drawn).configure(
         aria=False, background="white", font="sans-serif", style=halo).configure_axis(
         gridColor="#eceff1", labelFontSize=12, titleFontSize=13).configure_legend(labelFontSize=12)
