@@ -153,7 +153,8 @@ class ReportTest(Scratch):
         self.assertIn("default-src 'none'", text)
         root = xml.etree.ElementTree.parse(self.path("p.svg")).getroot()
         self.assertTrue(root.tag.endswith("}svg"))
-        marks = [e for e in root.iter() if e.get("aria-roledescription") == "point"]
+        marks = [mark for group in root.iter()
+                 if "mark-symbol role-mark" in group.get("class", "") for mark in group]
         machines = {}
         for name in files:
             of_machine = machines.setdefault(os.path.dirname(name), [])

@@ -83,8 +83,9 @@ Moments MomentsOfBlocks(X x, std::size_t n, double eps, bool pages) {
   for (std::size_t i = 0; i < n; i += block) {
     const std::size_t count = std::min(block, n - i);
     whole = merge(
-        whole, pages ? MomentsOfBlock<kCentred, kHalves>(x + i, count, eps, policy, nothing)
-                     : MomentsOfBlock<kCentred, kHalves>(x + i, count, eps, NoPrefetch(), nothing));
+        whole, kStreams && pages
+                   ? MomentsOfBlock<kCentred, kHalves>(x + i, count, eps, policy, nothing)
+                   : MomentsOfBlock<kCentred, kHalves>(x + i, count, eps, NoPrefetch(), nothing));
   }
   return whole;
 }

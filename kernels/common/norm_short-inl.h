@@ -291,7 +291,7 @@ template <bool kCentred, class Io>
 std::int64_t ShortRows(const Io& io, std::int64_t begin, std::int64_t end, std::size_t n,
                        double eps, bool stream, Prefetch prefetch) {
   if constexpr (Io::is_plain) {
-    if (!stream) return FloatShortRows<kCentred>(io, begin, end, n, eps);
+    if (!kStreams || !stream) return FloatShortRows<kCentred>(io, begin, end, n, eps);
     if (n > hn::Lanes(Tag())) return StreamedBatches<kCentred>(io, begin, end, n, eps, prefetch);
   }
   const auto ordinary = [&](FloatRows part, std::int64_t rows) HWY_ATTR {

@@ -47,9 +47,10 @@ HWY_INLINE hn::Vec<D> LoadElements(D d, const SummedRow<T>& row, Fill fill) {
   return hn::MulAdd(factor, x, LoadElements(d, row.added + row.at, fill));
 }
 
-// Whether y can be written past the caches. The emulation has no such store, and it computes longer
-// than memory takes: it is compiled without the loops that stream, or that prefetch by pages.
-inline constexpr bool kStreams = HWY_TARGET != HWY_SCALAR;
+// Whether y can be written past the caches. The emulation has no such store, and it and SSE4
+// compute longer than memory takes: they are compiled without the loops that stream, or that
+// prefetch by pages, which were more than half of SSE4's code.
+inline constexpr bool kStreams = HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_SSE4;
 
 // The greatest e <= end at which y + e is aligned to what is streamed at a time (0 when there is
 // none), or `end` itself when it is the row's: pieces of a row that end there leave the next one

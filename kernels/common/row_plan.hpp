@@ -88,9 +88,10 @@ class RowPlan final : public Plan {
     op_.bind(operands);
     const AnyRows& io = op_.io();
     access_.beyond_caches = tuning_.get("stream", 0) != 0;
-    // In place the line is in cache already, and an ordinary store costs no further read. The
-    // emulation has ordinary stores alone (kStreams of row-inl.h).
-    access_.stream = access_.beyond_caches && io.x != io.y && target_ != HWY_SCALAR;
+    // In place the line is in cache already, and an ordinary store costs no further read.
+    // Two targets have ordinary stores alone (kStreams of row-inl.h).
+    const bool can_stream = target_ != HWY_SCALAR && target_ != HWY_SSE4;
+    access_.stream = access_.beyond_caches && io.x != io.y && can_stream;
     access_.prefetch = prefetch_of(tuning_, rows_, cols_, io.x_stride);
     access_.halves = halves_vectors(isa_name(target_));
   }

@@ -323,7 +323,7 @@ HWY_INLINE std::int64_t RowsByL1(const Io& io, std::int64_t begin, std::int64_t 
         return LoadElements(d, from + i, fill);
       });
     };
-    if (!stream) {
+    if (!kStreams || !stream) {
       WriteElements<false>(d, y, count, [=](std::size_t i, auto fill) ROOFLANE_LAMBDA {
         return LoadElements(d, from + i, fill);
       });

@@ -214,10 +214,21 @@ void SkinnyRows(const FewRowsCall& c) {
   }
 }
 
+// Rows of a that share a visit of b. SSE4 and the emulation compute longer than b takes to read,
+// and are compiled for half as many.
+inline constexpr std::int64_t kMostRows =
+    HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR ? most_decoded_rows / 2 : most_decoded_rows;
+
 template <class Format>
 void MultiplyFew(const FewRowsCall& c) {
-  with_constant<most_decoded_rows>(c.rows,
-                                   [&](auto rows) HWY_ATTR { SkinnyRows<Format, rows>(c); });
+  FewRowsCall part = c;
+  for (std::int64_t left = c.rows; left > 0; left -= part.rows) {
+    part.rows = std::min(left, kMostRows);
+    with_constant<kMostRows>(part.rows,
+                             [&](auto rows) HWY_ATTR { SkinnyRows<Format, rows>(part); });
+    part.a += part.rows * decoded_row(c.k);
+    part.sums += part.rows * c.ld;
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -121,7 +121,8 @@ HWY_INLINE bool Lost(double sum) {
 template <class Row>
 Partial TermsOf(Row x, std::size_t n, float* terms, bool pages) {
   Partial whole;
-  whole.max = pages ? MaxOf(x, n, common::PrefetchPages{common::last_of(x, n)}) : MaxOf(x, n);
+  whole.max = hc::kStreams && pages ? MaxOf(x, n, common::PrefetchPages{common::last_of(x, n)})
+                                    : MaxOf(x, n);
   hc::LongSum<Tag> sum((Tag()));
   const auto nothing = [](std::size_t, auto) ROOFLANE_LAMBDA {};
   if (terms != nullptr) {

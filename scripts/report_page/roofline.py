@@ -158,7 +158,9 @@ def picture(machines: list[Machine]) -> str:
             title = machine.label
         drawn.append(one.properties(width=800, height=HEIGHT, title=title))
     halo = {"halo": {"stroke": "white", "strokeWidth": 4, "strokeJoin": "round"}}
+    # aria=False: descriptions of all marks would be half of the file. The page that shows the
+    # picture describes it.
     whole = alt.vconcat(*drawn).configure(
-        background="white", font="sans-serif", style=halo).configure_axis(
+        aria=False, background="white", font="sans-serif", style=halo).configure_axis(
         gridColor="#eceff1", labelFontSize=12, titleFontSize=13).configure_legend(labelFontSize=12)
     return vl_convert.vegalite_to_svg(whole.to_dict())
