@@ -487,6 +487,49 @@ TEST_CASE("few rows: a row's sums are the same bits however many rows are beside
   }
 }
 
+TEST_CASE("a that lies across memory is converted as one that lies along it, in every format") {
+  for (const std::string form :
+       {"bf16:b_type=bf16", "int8-dynamic:b_type=s8c", "int8-dynamic:b_type=q4_1"}) {
+    const std::string math = form.substr(0, form.find(':')), rest = form.substr(math.size() + 1);
+    for (const std::string a_type : {"f32", "bf16", "f16"}) {
+      if (math == "bf16" && a_type == "f16") continue;
+      for (const std::string sizes : {"m=1,n=19,k=96", "m=5,n=40,k=352", "m=45,n=33,k=160"}) {
+        INFO(form, " ", a_type, " ", sizes);
+        const std::string shape = sizes + ",trans_b=1,a_type=" + a_type + "," + rest;
+        Trial along(shape, math), across(shape + ",trans_a=1", math);
+        if (variant_for(along, "hwy") == nullptr) {
+          test::skip_part("no unit here for " + form, "");
+          continue;
+        }
+        for (Trial* const trial : {&along, &across}) {
+          trial->run("hwy", 2);
+          CHECK(trial->verdict() == Status::passed);
+        }
+        if (math == "bf16") continue;  // another unit may add in another order
+        const auto m = static_cast<std::size_t>(along.problem.size("m"));
+        const auto k = static_cast<std::size_t>(along.problem.size("k"));
+        const std::size_t size = along.bytes("a") / (m * k);
+        for (std::size_t i = 0; i < m; ++i) {
+          for (std::size_t p = 0; p < k; ++p) {
+            std::copy_n(along.data<std::byte>("a") + (i * k + p) * size, size,
+                        across.data<std::byte>("a") + (p * m + i) * size);
+          }
+        }
+        std::copy_n(along.data<std::byte>("b"), along.bytes("b"), across.data<std::byte>("b"));
+        if (along.problem.dtype("b_type") == &int8_per_channel) {
+          std::copy_n(along.data<std::byte>("b_scale"), along.bytes("b_scale"),
+                      across.data<std::byte>("b_scale"));
+        }
+        across.run("hwy", 2);
+        const bool same = std::equal(along.data<float>("c"),
+                                     along.data<float>("c") + along.bytes("c") / sizeof(float),
+                                     across.data<float>("c"));
+        CHECK(same);
+      }
+    }
+  }
+}
+
 TEST_CASE("hwy takes the unit that is predicted to be fastest, and any that a tuning names") {
   struct Form {
     const char* shape;

@@ -54,7 +54,7 @@ class OpenMpPool final : public Pool {
    private:
     static constexpr int most_smaller = 100;
     int size_ = 1;
-    int smaller_ = 0;  // regions since one of all threads
+    int smaller_ = 0;       // regions since one of all threads
     int most_of_late_ = 0;  // threads that worked in one of these
   };
 };
