@@ -68,6 +68,11 @@ class Model : Costs {
   void add_c(const Share& sh, Times& t) const;
   Share share_of(double rows, double cols) const;
   double task(const Share& sh) const;
+  // What reading micro-panels takes longer where other cores have just packed them: as many as all
+  // L2 caches hold, of `rows` vectors of k elements.
+  double packed_by_others(double bytes, double rows) const {
+    return packs_together() && 4 * real(g_.k) * rows <= l2_ * s_.threads ? taken(bytes) : 0;
+  }
   double shared_packing(int64_t pieces, double products, double rows, int64_t width,
                         bool transposes) const;
   double packing_of_b(int64_t pieces) const;
@@ -208,16 +213,19 @@ void Model::add_operands(const Share& sh, Times& t) const {
                                    : std::max(prefetched_run, run(sh.mr, g_.m, sh.kc));
   const Level a_first =
       s_.pack_a ? std::max(s_.threads > 1 ? in_l3 : in_l2, level(4 * real(g_.k) * sh.m)) : source_;
-  // What threads pack together is mostly in another core's L2.
   const Level b_first = in_place    ? source_
                         : s_.pack_b ? in_l2
                                     : std::max(packs_together() && !g_.prepack ? in_l3 : in_l2,
                                                level(4 * sh.k * std::min(real(s_.nc), sh.n)));
   const double b_times = m_innermost_ ? sh.blocks_m : 1;
   t.of(a_first) += read(a_bytes, a_first, a_run);
+  if (s_.pack_a) t.beyond_l2 += packed_by_others(a_bytes, real(g_.m));
   // Nothing prefetches short runs in place: the first micro-tile waits for them.
   (b_run < endless && b_first >= in_l3 ? t.core : t.of(b_first)) +=
       b_times * read(b_bytes, b_first, b_run);
+  if (!in_place && !s_.pack_b && !g_.prepack) {
+    t.beyond_l2 += packed_by_others(b_bytes, std::min(real(s_.nc), real(g_.n)));
+  }
   if (packs_ahead(sh)) t.of(source_) += sh.blocks_m * read(b_bytes, source_);
   double a_l1 = l1_, a_l2 = l2_;
   if (!s_.pack_a && a_along_k) a_l2 *= usable(l2_way, g_.k, sh.kc);
