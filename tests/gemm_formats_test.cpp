@@ -2,6 +2,7 @@
 // verification finds wrong with kernels that make the usual mistakes, and units of this CPU against
 // plain loops.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
@@ -495,7 +496,7 @@ TEST_CASE("a that lies across memory is converted as one that lies along it, in 
       if (math == "bf16" && a_type == "f16") continue;
       for (const std::string sizes : {"m=1,n=19,k=96", "m=5,n=40,k=352", "m=45,n=33,k=160"}) {
         INFO(form, " ", a_type, " ", sizes);
-        const std::string shape = sizes + ",trans_b=1,a_type=" + a_type + "," + rest;
+        const std::string shape = fmt::format("{},trans_b=1,a_type={},{}", sizes, a_type, rest);
         Trial along(shape, math), across(shape + ",trans_a=1", math);
         if (variant_for(along, "hwy") == nullptr) {
           test::skip_part("no unit here for " + form, "");

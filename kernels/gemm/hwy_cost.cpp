@@ -142,10 +142,10 @@ Level Model::level_of(double bytes, double l1, double l2) const {
 
 // Bytes that are read one after the other, from rows `row` floats long if `width` of them are read.
 // The hardware prefetches across rows that are read whole, across at most followed_runs rows, or,
-// if more than a vector is read, within half of L2.
+// if more than a vector is read, within half of L2 if they are there already.
 double Model::run(double width, int64_t row, double rows) const {
-  const bool in_l2 = width > lanes_ && 4 * rows * real(row) <= l2_ / 2;
-  return width >= real(row) || rows <= followed_runs || in_l2 ? endless : 4 * width;
+  const bool follows = source_ <= in_l2 && width > lanes_ && 4 * rows * real(row) <= l2_ / 2;
+  return width >= real(row) || rows <= followed_runs || follows ? endless : 4 * width;
 }
 
 // ---- unpacked, packed
