@@ -9,11 +9,11 @@ set -uo pipefail
 . "$(dirname "$0")/help.sh"
 cd "$(dirname "$0")/.." || exit
 
-# Tests start a thousand Pythons. A version manager's python3 is a script that looks for the interpreter
+# Tests start hundreds of Pythons. A version manager's python3 is a script that looks for the interpreter
 # each time, which takes three times as long as an empty Python.
-if interpreter=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null); then
-  PATH=${interpreter%/*}:$PATH
-fi
+interpreter=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null)
+# Where its folder is in PATH the order stays: a compiler cache, for one, comes before the compilers.
+[[ -n $interpreter && :$PATH: != *:${interpreter%/*}:* ]] && PATH=${interpreter%/*}:$PATH
 if ! scripts/build.sh; then
   echo "the build failed"
   echo "0 passed, 1 failed"
@@ -26,8 +26,8 @@ if [[ ${1:-} == --lint ]]; then
   checks+=("lint=$?")
 fi
 rm -f build/meson-logs/testlog.json
-# Tests start hundreds of Pythons. What they compile is kept in the build folder, also where nothing may be
-# kept beside the sources.
+# What these Pythons compile is kept in the build folder, also where nothing may be kept beside the
+# sources.
 unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX=$PWD/build/pycache
 rm -rf "$PYTHONPYCACHEPREFIX/tmp"  # of copies that tests made in temporary folders
