@@ -6,11 +6,12 @@
 # rounds of one problem (default 6). Other options go to bench: --threads 1, --resume. The machine should do nothing
 # else. OUT.csv has the rows; what is printed is `roofline OUT.csv`.
 set -euo pipefail
-case ${1:-} in
-  *.csv) ;;
-  -h | --help) sed -n '2,7s/^# //p' "$0"; exit 0 ;;
-  *) sed -n '4s/^# //p' "$0" >&2; exit 2 ;;
-esac
+# shellcheck source=/dev/null
+. "$(dirname "$0")/help.sh"
+if [[ ${1:-} != *.csv ]]; then
+  sed -n '4s/^# //p' "$0" >&2
+  exit 2
+fi
 out=$1 tune=1800 problem=6 options=()
 shift
 while (($#)); do

@@ -209,19 +209,19 @@ void StoreTile(const StoreJob& job, const SumTile& tile) {
 constexpr int64_t kRows = 32, kAcross = 64;
 
 // Elements [first, first + count) of a row, which lie side by side.
-struct Stretch {
+struct RowPiece {
   int64_t row, first, count;
   DType type;
   const std::byte* from;
 };
 
-// body(stretch) until all rows of the call, kRows at most, have been there.
+// body(piece) until all rows of the call, kRows at most, have been there.
 template <class Body>
-void ForStretches(const ConvertCall& c, const Body& body) {
+void ForPieces(const ConvertCall& c, const Body& body) {
   const auto size = static_cast<int64_t>(c.type->block_bytes);
   if (c.inner == 1) {
     for (int64_t i = 0; i < c.rows; ++i) {
-      body(Stretch{i, 0, c.count, c.type, c.from + i * c.outer * size});
+      body(RowPiece{i, 0, c.count, c.type, c.from + i * c.outer * size});
     }
     return;
   }
@@ -237,14 +237,15 @@ void ForStretches(const ConvertCall& c, const Body& body) {
     PackTransposed(columns, kRows, here, c.rows, rows, kAcross);
     for (int64_t i = 0; i < c.rows; ++i) {
       const auto* const row = reinterpret_cast<const std::byte*>(rows + i * kAcross);
-      body(Stretch{i, first, here, &float32, row});
+      body(RowPiece{i, first, here, &float32, row});
     }
   }
 }
 
-// body(place in the row, vector, lanes of it that count) for a stretch; the other lanes are zeros.
+// body(place in the row, vector, lanes of it that count) for a piece of a row; the other lanes are
+// zeros.
 template <class Body>
-HWY_INLINE void ForReals(const Stretch& s, const Body& body) {
+HWY_INLINE void ForReals(const RowPiece& s, const Body& body) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(DF()));
   ForVectors(s.count, [&](int64_t j, const auto& loader) HWY_ATTR {
     const VF value = LoadReals(s.type, s.from, j, loader, s.count);
@@ -266,7 +267,7 @@ void Quantise(const ConvertCall& c) {
   const hn::RebindToUnsigned<DF> du;
   const hn::Rebind<std::uint8_t, DF> d8;
   std::uint32_t largest[kRows] = {};
-  ForStretches(c, [&](const Stretch& s) HWY_ATTR {
+  ForPieces(c, [&](const RowPiece& s) HWY_ATTR {
     auto most = hn::Zero(du);
     ForReals(s, [&](int64_t, VF value, int64_t) HWY_ATTR {
       most = hn::Max(most, hn::And(hn::BitCast(du, value), hn::Set(du, 0x7FFFFFFFu)));
@@ -278,7 +279,7 @@ void Quantise(const ConvertCall& c) {
   // 1.5·2^23 leaves no bits behind the point: adding it rounds to nearest, ties to even.
   const VF shift = hn::Set(d, 0x1.8p23f);
   const std::uint32_t offset = c.to_type == &uint8 ? 128 : 0;
-  ForStretches(c, [&](const Stretch& s) HWY_ATTR {
+  ForPieces(c, [&](const RowPiece& s) HWY_ATTR {
     const QuantisationStep by = quantisation_step(largest[s.row]);
     c.steps[s.row] = by.step;
     const VF inverse = hn::Set(d, by.inverse);
@@ -297,7 +298,7 @@ void ConvertRows(const ConvertCall& c) {
   if (c.to_type != &float32 && c.to_type != &bfloat16) return Quantise(c);
   const DF d;
   const hn::Rebind<std::uint16_t, DF> d16;
-  ForStretches(c, [&](const Stretch& s) HWY_ATTR {
+  ForPieces(c, [&](const RowPiece& s) HWY_ATTR {
     auto* const words = static_cast<float*>(c.to) + s.row * c.count;
     auto* const halves = static_cast<std::uint16_t*>(c.to) + s.row * c.count;
     ForReals(s, [&](int64_t j, VF value, int64_t here) HWY_ATTR {

@@ -24,7 +24,7 @@ namespace {
 #ifdef _OPENMP
 
 // GCC's OpenMP ends the threads that a region lacks, and starts as many for the next one that needs
-// them. That takes as long as joining threads that have nothing to do in a hundred regions, so for
+// them. That takes longer than joining threads that have nothing to do in a hundred regions, so for
 // as many they stay in the team.
 class OpenMpPool final : public Pool {
  public:

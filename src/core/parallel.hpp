@@ -64,7 +64,7 @@ void set_default_pool(Pool* pool);  // null: OpenMP again. Not while a plan runs
 void parallel_region(Pool* pool, int threads, FunctionRef<void(const Team&)> body);
 
 // body(task, thread) for every task in [0,tasks), handed out one by one to whoever is free: shared
-// machines jitter. Fewer tasks than threads leave threads idle, but not out.
+// machines jitter. Fewer tasks than threads leave threads idle.
 void parallel_for(Pool* pool, int threads, std::int64_t tasks,
                   FunctionRef<void(std::int64_t task, int thread)> body);
 
