@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
+import statistics
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -42,6 +43,8 @@ MODELS = {
     ("gnn large", "run"): "graph network, 10⁶ edges",
     ("llama", "prefill"): "SmolLM2-135M, prompt of 512 tokens",
     ("llama", "decode"): "SmolLM2-135M, next token"}
+PRESETS = {"gpt2-small": "GEMM of GPT-2 small", "bert-base": "GEMM of BERT base",
+           "random:30:57": "GEMM, random"}
 TESTS = {"pp512 at 0": "reads a prompt of 512 tokens", "tg128 at 0": "writes 128 tokens"}
 
 
@@ -144,6 +147,29 @@ def answers(program: Path, machine: str) -> str:
     return table(["problem", "`scalar`", "best peer", "`opencl`", "`hwy`", "`hwy`, % of the roof",
                   "bound by"], lines) + measured(
         program, shown[0]["test_time"][:10], shown[0]["build_commit"][:12], shown)
+
+
+def presets(program: Path, machine: str) -> str:
+    """How `hwy` compares with the best peer in lists of problems."""
+    path, = (RESULTS / machine).glob("*.csv")
+    rows, lines = rows_of(path), []
+    for preset, label in PRESETS.items():
+        times: dict[str, dict[str, float]] = {}
+        for row in rows:
+            if row["preset"] == preset:
+                times.setdefault(row["shape"], {})[row["variant"]] = float(row["p50_ns"])
+        ratios = {shape: min(those[name] for name in those if name in PEERS) / those["hwy"]
+                  for shape, those in times.items()
+                  if "hwy" in those and those.keys() & PEERS.keys()}
+        if not ratios:
+            raise Missing(f"no rows of {preset}")
+        least = min(ratios, key=ratios.__getitem__)
+        lines.append([label, str(len(ratios)), f"{statistics.geometric_mean(ratios.values()):.2f}",
+                      str(sum(ratio > 1 for ratio in ratios.values())),
+                      f"{ratios[least]:.2f}", f"`{least}`"])
+    return table(["problems", "number", "times as fast as the best peer, geometric mean",
+                  "faster in", "least", "there"], lines) + measured(
+        program, rows[0]["test_time"][:10], rows[0]["build_commit"][:12], rows)
 
 
 def page_measured(program: Path, page: str, *paths: Path) -> str:

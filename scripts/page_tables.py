@@ -33,7 +33,7 @@ PROGRAM = ROOT / "build/rooflane"
 BLOCK = re.compile(r"(?ms)^(<!-- table: (.*?) -->\n).*?^(<!-- end -->)$")
 LADDERS = ROOT / "results/amd-epyc-zen-4-avx3-2c/ladders"
 # For each machine its rows of third-party libraries, and the name of its CPU in text.
-MACHINES = {"amd-epyc-avx3-2c": "AMD Zen 5", "amd-epyc-zen-4-avx3-2c": "AMD Zen 4",
+MACHINES = {"amd-epyc-avx3-2c": "AMD Zen 5",
             "intel-xeon-processor-avx3-2c": "Intel Sapphire Rapids"}
 
 
@@ -233,6 +233,7 @@ TABLES: dict[str, Callable[..., str]] = {"ladder": ladder, "terminal": terminal,
                                          "answers": page_results.answers,
                                          "classes": page_results.classes,
                                          "models": page_results.models,
+                                         "presets": page_results.presets,
                                          "language": page_results.language}
 
 

@@ -442,6 +442,20 @@ class Worth(unittest.TestCase):
     def test_a_call_s_seconds_are_those_of_the_best(self):
         self.assertAlmostEqual(worth.seconds_of(self.history([], [1.0, 0.5])), 0.5e-3)
 
+    def test_what_is_saved_is_the_difference_to_the_default_in_all_calls(self):
+        self.assertAlmostEqual(worth.saved_by_best(self.history([], [1.0, 0.8]), 5), 1e-3)
+        self.assertEqual(worth.saved_by_best(self.history([], [1.0, 1.2]), 5), 0)
+        self.assertEqual(worth.saved_by_best(self.history([], []), 5), 0)
+
+    def test_without_time_for_the_last_comparison_nothing_is_decided(self):
+        for measured, others, text in (([1.0, 0.8, 2.0], 1, "might be x=1"),
+                                       ([1.0], 0, "nothing else was measured"),
+                                       ([], 0, "nothing else was measured")):
+            found = final.not_raced(self.history([], measured), 60)
+            self.assertEqual((found.chosen, found.kind), ({"x": 0}, "undecided"))
+            self.assertEqual(len(found.tie_set), 1 + others)
+            self.assertIn(text, final.describe(found, {"x": 0}))
+
 
 class Tune(unittest.TestCase):
     """The verb as a user calls it."""
@@ -492,6 +506,13 @@ class Tune(unittest.TestCase):
         evaluations = [one["evaluations"] for one in told]
         self.assertLessEqual(sum(evaluations), 18)
         self.assertGreaterEqual(min(evaluations), 4)
+
+    def test_nothing_is_measured_when_the_time_is_over(self):
+        done = self.tune(*self.fake("--shape", "softmax:rows=4,cols=9", "--max-time", "1e-6",
+                                    "--no-store", "--json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([(one["kind"], one["evaluations"])
+                          for one in json.loads(done.stdout)["tuned"]], [("undecided", 0)] * 2)
 
     def test_resume_reports_what_was_decided_and_searches_the_rest(self):
         words = self.fake("--strategy", "random", "--budget", "6", "--no-store", "--json")

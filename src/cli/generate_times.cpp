@@ -18,8 +18,8 @@
 namespace rooflane {
 namespace {
 
-// A stretch of tokens beside the machine's limits.
-struct Stretch {
+// How fast the tokens of the prompt, or of the text, were computed, beside the machine's limits.
+struct TokenRate {
   std::int64_t tokens;
   double seconds, bytes, operations;
   std::string instruction;
@@ -80,19 +80,19 @@ void report_times(const TimesRequest& request, const generate::LanguageModel& mo
   const auto bytes = static_cast<std::size_t>(model.decode_bytes(0));
   StreamBench bench(threads, bytes);
   const double read = best_read_gb_s(bench, bytes);
-  const auto stretch = [&](std::int64_t tokens, double seconds, double read_bytes,
-                           double operations, const std::string& instruction) {
+  const auto rate = [&](std::int64_t tokens, double seconds, double read_bytes, double operations,
+                        const std::string& instruction) {
     const std::string unit = name_of_unit(instruction);
-    return Stretch{
+    return TokenRate{
         tokens, seconds, read_bytes, operations, unit, read, peak_g_operations_s(unit, threads)};
   };
-  const Stretch of_prompt = stretch(prompt, counts.prompt_seconds, model.decode_bytes(prompt - 1),
-                                    model.prefill_operations(0), model.prefill_instruction());
+  const TokenRate of_prompt = rate(prompt, counts.prompt_seconds, model.decode_bytes(prompt - 1),
+                                   model.prefill_operations(0), model.prefill_instruction());
   // They grow by the same with each token.
   const double operations =
       static_cast<double>(counts.tokens) * model.decode_operations(prompt + counts.tokens / 2);
-  const Stretch of_text =
-      stretch(counts.tokens, counts.seconds, counts.bytes, operations, model.decode_instruction());
+  const TokenRate of_text =
+      rate(counts.tokens, counts.seconds, counts.bytes, operations, model.decode_instruction());
   const bool has_text = counts.tokens > 0;
   if (request.note) {
     std::string text = "prompt: " + of_prompt.text();

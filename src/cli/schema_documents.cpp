@@ -439,8 +439,8 @@ ordered_json roofline_document() {
 }
 
 ordered_json generate_document() {
-  const ordered_json stretch =
-      object("A stretch of tokens.",
+  const ordered_json token_rate =
+      object("How fast the tokens of the prompt, or of the text, were computed.",
              {{"tokens", value("integer", "how many")},
               {"seconds", value("number", "that they took")},
               {"tokens_s", value("number", "tokens per second")},
@@ -461,8 +461,8 @@ ordered_json generate_document() {
   };
   return document("generate",
                   {{"threads", value("integer", "of the run")},
-                   {"prompt", stretch},
-                   {"text", or_null(stretch)},
+                   {"prompt", token_rate},
+                   {"text", or_null(token_rate)},
                    {"read_gb_s", value("number", "1e9 bytes per second of a plain read")},
                    {"memory_bytes", value("integer", "the process's peak of resident memory")},
                    {"passes", value("integer", "of the model over the text behind the prompt")},

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "backends/plugin.hpp"
 #include "cli/peers.hpp"
@@ -63,6 +65,19 @@ void add_plugins(const std::vector<PluginArgument>& plugins, std::chrono::durati
   }
 }
 
+// LD_LIBRARY_PATH takes precedence over the path that is stored in a program. Where it is set,
+// another build would load this build's library and be timed with this build's kernels. The library
+// beside the program comes first instead.
+std::optional<std::string> own_library_first(const std::filesystem::path& program) {
+  const char* const folders = std::getenv("LD_LIBRARY_PATH");
+  const std::filesystem::path folder = program.parent_path();
+  std::error_code ignored;
+  if (folders == nullptr || !std::filesystem::exists(folder / "librooflane.so.0", ignored)) {
+    return std::nullopt;
+  }
+  return fmt::format("LD_LIBRARY_PATH={}:{}", folder.string(), folders);
+}
+
 void add_builds(const Arguments& arguments, std::chrono::duration<double> timeout,
                 Catalogue& catalogue) {
   std::vector<std::string> seen;
@@ -76,6 +91,9 @@ void add_builds(const Arguments& arguments, std::chrono::duration<double> timeou
     }
     ForeignWorker worker;
     worker.command = {build.path, "worker"};
+    if (const auto variable = own_library_first(build.path)) {
+      worker.command.insert(worker.command.begin(), {"env", *variable});
+    }
     worker.option = {"--against", build.name + "=" + build.path};
     worker.name = [&](const Offer& offer) { return offer.variant + "@" + build.name; };
     add_foreign(catalogue, worker, timeout);

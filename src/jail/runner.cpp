@@ -50,7 +50,7 @@ long futex(std::atomic<std::uint32_t>* word, int op, std::uint32_t value) {
   return syscall(SYS_futex, word, op, value, nullptr, nullptr, 0);
 }
 
-// Memory that the measuring process owns, mapped between two stretches that nobody may touch.
+// Memory that the measuring process owns, mapped between two guard regions.
 constexpr std::size_t guard_bytes = 1 << 16;
 void* map_guarded(int descriptor, std::size_t bytes, bool writable) {
   constexpr std::size_t huge = std::size_t{2} << 20;

@@ -11,7 +11,7 @@
 
 namespace rooflane::model {
 
-// When a buffer holds something that is still needed: first and last call of each stretch.
+// When a buffer holds something that is still needed: first and last call of each period.
 struct Life {
   std::int64_t bytes = 0;
   std::vector<std::pair<std::size_t, std::size_t>> spans;

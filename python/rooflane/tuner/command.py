@@ -189,7 +189,8 @@ class Tuning:
         return 3 if self.failed and not self.done else 1 if self.failed else 0
 
     def run_shared(self) -> None:
-        """All searches together, then the last comparison of each."""
+        """All searches together, then the last comparison of each. With --max-time the largest
+        saving is compared first: not all may be."""
         courses: list[Course] = []
         try:
             for index, target in enumerate(self.targets):
@@ -198,6 +199,8 @@ class Tuning:
             self.share(courses)
             for course in courses:
                 course.is_searched = True
+            if self.deadline is not None:
+                courses.sort(key=lambda one: -worth.saved_by_best(one.history, one.target.weight))
             while courses:
                 self.progress.target(len(self.targets) - len(courses))
                 course = courses.pop(0)
@@ -391,7 +394,10 @@ class Tuning:
         those of the comparison are kept too: a process may be lucky with its memory."""
         seconds = self.given.final_time
         if self.deadline is not None:
-            seconds = min(seconds, max(0.0, self.deadline - time.monotonic()) / left)
+            remaining = self.deadline - time.monotonic()
+            if remaining <= 0:
+                return final.not_raced(search.history, seconds)
+            seconds = min(seconds, remaining / left)
         race = final.Final(self.evaluator, space.default, final.best_of(search.history),
                            self.given.seed)
         if self.given.strategy == "all":

@@ -66,6 +66,19 @@ def best_of(history: History) -> list[Configuration]:
             ][:FINALISTS]
 
 
+def not_raced(history: History, seconds: float) -> Verdict:
+    """The verdict if no time is left for the race: the default stays, and nothing is decided.
+    `seconds`: how long the race may take."""
+    default = history.space.default
+    measured = {text_of(trial.configuration): trial for trial in history.ranked()}
+    finalists = [Finalist(one, measured[text_of(one)].ratio,
+                          measured[text_of(one)].workspace_bytes, "undecided")
+                 for one in best_of(history)]
+    finalists.append(Finalist(default, ITSELF.ratio, 0, "undecided"))
+    return Verdict(default, ITSELF.ratio, sorted(finalists, key=lambda one: one.ratio.value),
+                   seconds_more=seconds)
+
+
 @dataclass
 class _Standing:
     """The race after some repetitions, finalists by their places in the field."""
@@ -270,7 +283,9 @@ def describe(verdict: Verdict, default: Configuration) -> str:
     if verdict.chosen == default and verdict.kind != "undecided":
         return "the default is the fastest" if not others else f"the default, tied with {counted}"
     best = verdict.tie_set[0]
-    if verdict.chosen == default and best.configuration != default:
+    if verdict.chosen == default and not others:
+        text = "undecided; the default stays, since nothing else was measured"
+    elif verdict.chosen == default and best.configuration != default:
         text = (f"undecided; the default stays: {_speed_up(best.ratio)} might be "
                 f"{text_of(best.configuration)}")
     elif verdict.chosen == default:
@@ -284,7 +299,7 @@ def describe(verdict: Verdict, default: Configuration) -> str:
     if verdict.kind == "undecided":
         minutes = max(1, math.ceil(verdict.seconds_more / 60))
         text += (f"; about {minutes} minute{'s' * (minutes > 1)} more would decide: "
-                 "--resume with a --final-time that is longer by that")
+                 "--resume with a --final-time, or a --max-time, that is longer by that")
     return text
 
 
