@@ -205,7 +205,8 @@ float near_max(float value, __local float* scratch, int along, int apart) {
 
 // Fragments of matrix units. A warp is 32 lanes: with CODE_PATH=1 as many work-items, with CODE_PATH=0 one
 // work-item that plays them all, so that no barrier is needed inside a warp. What a lane holds is an
-// array with a dimension WARP_LANES, which loops `for (int l = 0; l < WARP_LANES; ++l)` go through.
+// array with a dimension WARP_LANES, which EACH_LANE goes through. EVERY: a loop that is written out where
+// lanes are work-items.
 #if CODE_PATH == 1
 #define WARP_LANES 1
 #define LANE_OF(lid, l) ((lid) % 32)
@@ -217,6 +218,8 @@ float near_max(float value, __local float* scratch, int along, int apart) {
 #define WARP_OF(lid) (lid)
 #define UNROLL_LANES
 #endif
+#define EVERY(i, count) UNROLL_LANES for (int i = 0; i < (count); ++i)
+#define EACH_LANE(l) EVERY(l, WARP_LANES)
 
 // Parameters of kernels with groups that may share a row.
 #if SPLITS > 1

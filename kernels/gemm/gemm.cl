@@ -29,11 +29,7 @@
 #else
 #define UNROLL_TILES
 #endif
-#define EACH_TILE(mi, ni)                \
-  UNROLL_TILES                           \
-  for (int mi = 0; mi < MT; ++mi)        \
-    UNROLL_TILES                         \
-    for (int ni = 0; ni < ACROSS; ++ni)
+#define TILES(i, count) UNROLL_TILES for (int i = 0; i < (count); ++i)
 
 // tile[p][i] = NUMBER(i, p) for i < LENGTH and p < BK; zero from `left` and `k_left` on. Consecutive
 // items go along the contiguous axis, which is k with ALONG_K=1.
@@ -73,9 +69,8 @@
 // sum += the tile of a, from this item's first row on, times that of b, from its first column on.
 // Inlined, since a call would put the sums in memory.
 #if RESIDENT
-INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV],
-                                                   __local const number* a_at,
-                                                   __local const number* b_at, int steps) {
+INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV], __local const number* a_at,
+                            __local const number* b_at, int steps) {
   for (int p = 0; p < steps; ++p, a_at += LDA, b_at += LDB) {
     number x[MT][TM];
     numberv y[ACROSS][TV];
@@ -86,9 +81,8 @@ INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV],
   }
 }
 #else
-INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV],
-                                                   __local const number* a_at,
-                                                   __local const number* b_at, int steps) {
+INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV], __local const number* a_at,
+                            __local const number* b_at, int steps) {
   for (int ni = 0; ni < ACROSS; ++ni)
     for (int mi = 0; mi < MT; ++mi) {
       numberv part[TM][TV];
@@ -121,11 +115,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm(
   b += batch * B_ELEMENTS(n * (1 + GATE), k);
 
   numberv sum[MT][ACROSS][TM][TV];
-  EACH_TILE(mi, ni)
-    UNROLL_TILES
-    for (int i = 0; i < TM; ++i)
-      UNROLL_TILES
-      for (int j = 0; j < TV; ++j) sum[mi][ni][i][j] = (numberv)(0);
+  TILES(mi, MT) TILES(ni, ACROSS) TILES(i, TM) TILES(j, TV) sum[mi][ni][i][j] = (numberv)(0);
 
   for (int p0 = 0; p0 < k; p0 += BK) {
     FILL_TILE(a_tile, LDA, BM, !TRANS_A, m - row0, k - p0, A_NUMBER)
@@ -143,22 +133,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm(
   c += batch * m * n;
   c0 += batch * m * n;
   residual += batch * m * n;
-  UNROLL_TILES
-  for (int mi = 0; mi < MT; ++mi)
-    UNROLL_TILES
-    for (int ni = 0; ni < NT; ++ni)
-      UNROLL_TILES
-      for (int i = 0; i < TM; ++i)
-        UNROLL_TILES
-        for (int j = 0; j < TV; ++j) {
-          const int row = row0 + TILE_ROW(mi, ly) + i;
-          const int col = col0 + TILE_COL(ni, lx) + j * V;
-          if (row >= m) continue;
+  TILES(mi, MT) TILES(ni, NT) TILES(i, TM) TILES(j, TV) {
+    const int row = row0 + TILE_ROW(mi, ly) + i;
+    const int col = col0 + TILE_COL(ni, lx) + j * V;
+    if (row >= m) continue;
 #if GATE
-          const numberv value = gated(sum[mi][ni][i][j], sum[mi][NT + ni][i][j]);
+    const numberv value = gated(sum[mi][ni][i][j], sum[mi][NT + ni][i][j]);
 #else
-          const numberv value = sum[mi][ni][i][j];
+    const numberv value = sum[mi][ni][i][j];
 #endif
-          put_vector(value, (long)row * n + col, col, n - col, OUTPUT);
-        }
+    put_vector(value, (long)row * n + col, col, n - col, OUTPUT);
+  }
 }

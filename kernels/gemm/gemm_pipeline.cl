@@ -80,18 +80,15 @@
     }                                                                                       \
   }
 
-#if A_DEEP
-#define COPY_A_TILE(to, p0, WHOLE) COPY_DEEP(to, A_LD, BM, a + (p0), lda, a_left, WHOLE)
-#else
-#define COPY_A_TILE(to, p0, WHOLE) \
-  COPY_WIDE(to, A_LD, BM, a + (p0) * lda, lda, a_left, COPY_A, WHOLE)
-#endif
-#if B_DEEP
-#define COPY_B_TILE(to, p0, WHOLE) COPY_DEEP(to, B_LD, BN, b + (p0), ldb, b_left, WHOLE)
-#else
-#define COPY_B_TILE(to, p0, WHOLE) \
-  COPY_WIDE(to, B_LD, BN, b + (p0) * ldb, ldb, b_left, COPY_B, WHOLE)
-#endif
+#define COPY_TILE(to, LD, length, DEEP, from, ld, length_left, p0, COPY, WHOLE) \
+  if (DEEP) {                                                                   \
+    COPY_DEEP(to, LD, length, (from) + (p0), ld, length_left, WHOLE)            \
+  } else {                                                                      \
+    COPY_WIDE(to, LD, length, (from) + (p0) * (ld), ld, length_left, COPY, WHOLE) \
+  }
+#define COPY_TILES(WHOLE)                                                        \
+  COPY_TILE(a_to, A_LD, BM, A_DEEP, from.a, from.lda, from.a_left, p0, COPY_A, WHOLE) \
+  COPY_TILE(b_to, B_LD, BN, B_DEEP, from.b, from.ldb, from.b_left, p0, COPY_B, WHOLE)
 
 // Where a group's tiles come from: its first elements, floats of a row, rows that exist, and the end of its
 // share of k.
@@ -103,27 +100,18 @@ typedef struct {
 // Starts the copies of the tile that begins at step p0 of k.
 INLINED void copy_tiles(__local float* a_to, __local float* b_to, Source from, long p0) {
   const int lid = get_local_id(0);
-  __global const float *a = from.a, *b = from.b;
-  const int lda = from.lda, ldb = from.ldb, a_left = from.a_left, b_left = from.b_left;
   const int k_left = (int)min(from.k_end - p0, (long)BK);
-  if (a_left == BM && b_left == BN && k_left == BK) {
-    COPY_A_TILE(a_to, p0, 1)
-    COPY_B_TILE(b_to, p0, 1)
+  if (from.a_left == BM && from.b_left == BN && k_left == BK) {
+    COPY_TILES(1)
   } else {
-    COPY_A_TILE(a_to, p0, 0)
-    COPY_B_TILE(b_to, p0, 0)
+    COPY_TILES(0)
   }
 }
 
 // to[i] = the item's i-th row or column at step p of the tile.
-#define LOAD(to, count, tile, LD, first, AT, p)                                             \
-  _Pragma("unroll") for (int i = 0; i < (count); i += 4) {                                  \
-    const float4 four = *(__local const float4*)((tile) + (p) * (LD) + (first) + AT(i));    \
-    (to)[i] = four.x;                                                                       \
-    (to)[i + 1] = four.y;                                                                   \
-    (to)[i + 2] = four.z;                                                                   \
-    (to)[i + 3] = four.w;                                                                   \
-  }
+#define LOAD(to, count, tile, LD, first, AT, p)      \
+  _Pragma("unroll") for (int i = 0; i < (count); i += 4) \
+    GET4((to) + i, __local, (tile) + (p) * (LD) + (first) + AT(i))
 // Four sums as one vector, for the memory of others that add up the same tile. A vector pins its
 // parts to registers in a row, and y is loaded as vectors too; neighbours are exchanged, so that a
 // sum is in the other bank than its y. (By count of the machine code straight ones take 8150

@@ -78,22 +78,18 @@ INLINED void produce(Ring* ring, ulong maps, int n, int k, int k_share, int row_
 
 // Four neighbours of a row of two fragments, from the pairs that two lanes hold: even lanes get those of
 // the left fragment.
-#if INTEGERS
-#define LANE_XOR(x) as_int(lane_xor(as_float(x), 1, 0))
-#else
-#define LANE_XOR(x) lane_xor(x, 1, 0)
-#endif
+#define LANE_XOR(x) CAT(as_, NUMBER)(lane_xor(as_float(x), 1, 0))
 INLINED number4 four_of(const number* left, const number* right, int is_odd) {
   const number x = LANE_XOR(is_odd ? left[0] : right[0]);
   const number y = LANE_XOR(is_odd ? left[1] : right[1]);
   return is_odd ? (number4)(x, y, right[0], right[1]) : (number4)(left[0], left[1], x, y);
 }
-// The same of fragments `left` and `right` of a row of them, half h (8 rows), with what gate=1 makes of it.
-INLINED number4 results_of(const number* sums, int left, int right, int h, int is_odd) {
-  const number4 v = four_of(sums + 4 * left + 2 * h, sums + 4 * right + 2 * h, is_odd);
+// The same of fragments `left` and the next one, half h (8 rows), with what gate=1 makes of it.
+INLINED number4 results_of(const number* sums, int left, int h, int is_odd) {
+  sums += 4 * left + 2 * h;
+  const number4 v = four_of(sums, sums + 4, is_odd);
 #if GATE && SPLITS == 1
-  const number* up = sums + 2 * NT + 2 * h;
-  return gated(v, four_of(up + 4 * left, up + 4 * right, is_odd));
+  return gated(v, four_of(sums + 2 * NT, sums + 2 * NT + 4, is_odd));
 #else
   return v;
 #endif
@@ -101,40 +97,29 @@ INLINED number4 results_of(const number* sums, int left, int right, int h, int i
 
 // A consumer's sums, item by item: `row` and `col` are the item's first.
 INLINED void store_items(number (*sum)[NT * 4], __global number* parts, Work work, int row,
-                              int col, int is_odd, int m, int n, int batches OUTPUT_PARAMS) {
+                         int col, int is_odd, int m, int n, int batches OUTPUT_PARAMS) {
   const long elements = (long)m * n;
-  EACH(i, MT) {
-    EACH(h, 2) {
-      const int own_row = row + i * 64 + h * 8;
-#pragma unroll
-      for (int j = 0; j < NT / (1 + GATE); j += 2) {
-        const int own_col = col + j * 8 + is_odd * 8;
-        const int many = own_row < m ? n - own_col : 0;
-        const long to = (long)own_row * n + own_col;
-        const number4 v = results_of(sum[i], j, j + 1, h, is_odd);
+  EACH(i, MT) EACH(h, 2) EACH(pair, OWN_COLS / 16) {
+    const int own_row = row + i * 64 + h * 8;
+    const int own_col = col + pair * 16 + is_odd * 8;
+    const int many = own_row < m ? n - own_col : 0;
+    const long to = (long)own_row * n + own_col;
+    const number4 v = results_of(sum[i], 2 * pair, h, is_odd);
 #if SPLITS > 1
-        __global number* own =
-            parts + ((long)work.split * batches + work.batch) * elements * (1 + GATE) + to;
-        put_part(own, v, many);
+    __global number* own =
+        parts + ((long)work.split * batches + work.batch) * elements * (1 + GATE) + to;
+    put_part(own, v, many);
 #if GATE
-        put_part(own + elements, results_of(sum[i], j + NT / 2, j + NT / 2 + 1, h, is_odd), many);
+    put_part(own + elements, results_of(sum[i], 2 * pair + NT / 2, h, is_odd), many);
 #endif
 #else
-        put_vector(v, work.batch * elements + to, own_col, many, OUTPUT);
+    put_vector(v, work.batch * elements + to, own_col, many, OUTPUT);
 #endif
-      }
-    }
   }
 }
 
 #if STAGED
-#if C_BYTES_2
-typedef ushort2 stored2;
-#elif INTEGERS
-typedef int2 stored2;
-#else
-typedef float2 stored2;
-#endif
+typedef CAT(ELEMENT(C_TYPE), 2) stored2;
 // What gemm_output.cl does with four neighbours, of two pairs in the columns col and col + 1: the upper
 // one is element `upper` of c, the lower one `lower`, as far as they exist.
 INLINED storedv pairs_at(__global const stored* from, long upper, long lower, int has_upper,

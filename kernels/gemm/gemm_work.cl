@@ -34,13 +34,7 @@ Work work_of(int number, int row_tiles, int col_tiles, int splits, int rows, int
 // local memory, since columns may be what memory has side by side.
 // PACKED=1: to[batch][tile of `block` rows][16 steps of x][row][16 big parts, 16 small ones], so that a tile
 // is copied in one straight piece.
-#if BYTES == 4
-typedef float bits;
-#elif BYTES == 2
-typedef ushort bits;
-#else
-typedef uchar bits;
-#endif
+typedef ELEMENT(TYPE) bits;
 #define LAY_ITEMS 256
 #define LAY_LD (64 + (BYTES == 4 ? 1 : 2))  // neighbours of a column on different banks
 __kernel __attribute__((reqd_work_group_size(LAY_ITEMS, 1, 1))) void rearrange(
