@@ -34,11 +34,10 @@ typedef CAT(float, VQ) floatq;
 #define MASK_KEYS (W % 16 == 0 ? 16 : 1)
 // Accumulators of o: registers where an item has few, else memory, with loops that stay rolled.
 #if RESIDENT
-#define UNROLL_TILES _Pragma("unroll")
+#define TILES EACH
 #else
-#define UNROLL_TILES
+#define TILES(i, count) for (int i = 0; i < (count); ++i)
 #endif
-#define TILES(i, count) UNROLL_TILES for (int i = 0; i < (count); ++i)
 
 // Step 1 without options: st = scale·k·qt for `keys` keys, which begin at k or, in local memory, at kv.
 void multiply_keys(__local float* st, __local const float* qt, __global const element* k,

@@ -52,24 +52,23 @@ INLINED void multiply_keys(SUMS(score, BK), int unused, __local const uchar* q_t
     float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
     EVERY(i, MT) EACH_LANE(l) EVERY(h, 2) {
       const int lane = LANE_OF(lid, l);
-      const float4 x = *(__local const float4*)(
-          q_tile + (first_row + 16 * i + 8 * h + lane / 4) * ROW_K + (d0 + 4 * (lane % 4)) * 4);
-      SPLIT_TF32(big_a[i][0][l][h], small_a[i][0][l][h], x.x * UPSCALE)
-      SPLIT_TF32(big_a[i][0][l][2 + h], small_a[i][0][l][2 + h], x.y * UPSCALE)
-      SPLIT_TF32(big_a[i][1][l][h], small_a[i][1][l][h], x.z * UPSCALE)
-      SPLIT_TF32(big_a[i][1][l][2 + h], small_a[i][1][l][2 + h], x.w * UPSCALE)
+      float x[4];
+      GET4(x, __local, q_tile + (first_row + 16 * i + 8 * h + lane / 4) * ROW_K +
+                           (d0 + 4 * (lane % 4)) * 4);
+      EVERY(e, 4)
+        SPLIT_TF32(big_a[i][e / 2][l][e % 2 * 2 + h], small_a[i][e / 2][l][e % 2 * 2 + h],
+                   x[e] * UPSCALE)
     }
     EVERY(n, BK / 8 / NJ) {
       float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
       float part[MT][NJ][WARP_LANES][4];
       EVERY(j, NJ) EACH_LANE(l) {
         const int lane = LANE_OF(lid, l);
-        const float4 x = *(__local const float4*)(
-            k_tile + (8 * (n * NJ + j) + lane / 4) * ROW_K + (d0 + 4 * (lane % 4)) * 4);
-        SPLIT_TF32(big_b[j][0][l][0], small_b[j][0][l][0], x.x * UPSCALE)
-        SPLIT_TF32(big_b[j][0][l][1], small_b[j][0][l][1], x.y * UPSCALE)
-        SPLIT_TF32(big_b[j][1][l][0], small_b[j][1][l][0], x.z * UPSCALE)
-        SPLIT_TF32(big_b[j][1][l][1], small_b[j][1][l][1], x.w * UPSCALE)
+        float x[4];
+        GET4(x, __local,
+             k_tile + (8 * (n * NJ + j) + lane / 4) * ROW_K + (d0 + 4 * (lane % 4)) * 4);
+        EVERY(e, 4)
+          SPLIT_TF32(big_b[j][e / 2][l][e % 2], small_b[j][e / 2][l][e % 2], x[e] * UPSCALE)
       }
       EVERY(i, MT) EVERY(j, NJ) EACH_LANE(l) EVERY(r, 4) part[i][j][l][r] = 0.0f;
       THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)

@@ -48,18 +48,14 @@
   }
 #define START_QUERY(row, later) \
   (q + row_start(min(at.row0 + (row) + (later), at.rows - 1), group, q_len, at.head0) * BYTES)
-#define START_KEY(row, later) (k_tile + (long)(row)*ROW_BYTES + (later)*ROW_BYTES)
-#define START_VALUE(row, later) (v_tile + (long)(row)*ROW_BYTES + (later)*ROW_BYTES)
-#define COPY_KEYS(slot, key0)                                                \
+#define START_KEY(row, later) (tile_at + (long)(row)*ROW_BYTES + (later)*ROW_BYTES)
+#define COPY_TILE(tile, LD, from, key0)                                      \
   {                                                                          \
-    __global const uchar* k_tile = k + (long)(key0)*ROW_BYTES;               \
-    COPY_ROWS(K_TILE(slot), ROW_K, BK, START_KEY, end_key - (key0))          \
+    __global const uchar* tile_at = (from) + (long)(key0)*ROW_BYTES;         \
+    COPY_ROWS(tile, LD, BK, START_KEY, end_key - (key0))                     \
   }
-#define COPY_VALUES(slot, key0)                                              \
-  {                                                                          \
-    __global const uchar* v_tile = v + (long)(key0)*ROW_BYTES;               \
-    COPY_ROWS(V_TILE(slot), ROW_V, BK, START_VALUE, end_key - (key0))        \
-  }
+#define COPY_KEYS(slot, key0) COPY_TILE(K_TILE(slot), ROW_K, k, key0)
+#define COPY_VALUES(slot, key0) COPY_TILE(V_TILE(slot), ROW_V, v, key0)
 
 // The largest, or the sum, of the four lanes that share rows of a fragment.
 #if CODE_PATH == 1

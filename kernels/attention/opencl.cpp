@@ -182,9 +182,21 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   return list;
 }
 
-template <class T>
-T read(const Tuning& tuning) {
-  return common::read_tuning<T>(opencl.tunables, tuning);
+// f of the tuning as the struct of its path.
+template <class F>
+auto with_struct(const Tuning& tuning, const F& f) {
+  switch (tuning.get("path", any_device)) {
+    case prefill:
+      return f(common::read_tuning<Tiles>(opencl.tunables, tuning));
+    case decode:
+      return f(common::read_tuning<Decode>(opencl.tunables, tuning));
+    case tensor:
+      return f(common::read_tuning<Tensor>(opencl.tunables, tuning));
+    case wgmma:
+      return f(common::read_tuning<Warpgroups>(opencl.tunables, tuning));
+    default:
+      return f(common::read_tuning<Tile>(opencl.tunables, tuning));
+  }
 }
 
 // Rows of a kv head and keys, so that sums of two of them are 32-bit numbers (attention_rows.cl).
@@ -196,23 +208,7 @@ class OpenclPlan final : public opencl::DevicePlan {
       : DevicePlan(problem, tuning, env), s_(problem), device_(env.device) {
     path_ = "fma";
     if (heads_ == 0 || rows_ == 0) return;
-    switch (tuning.get("path", any_device)) {
-      case prefill:
-        prepare(read<Tiles>(tuning));
-        break;
-      case decode:
-        prepare(read<Decode>(tuning));
-        break;
-      case tensor:
-        prepare(read<Tensor>(tuning));
-        break;
-      case wgmma:
-        prepare(read<Warpgroups>(tuning));
-        break;
-      default:
-        prepare(read<Tile>(tuning));
-        break;
-    }
+    with_struct(tuning, [&](const auto& t) { prepare(t); });
   }
 
  private:
@@ -382,18 +378,7 @@ std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& t
   if ((path == tensor || path == wgmma) != (env.math != fp32.name)) {
     return fmt::format("path={} is not of math {}", path, env.math);
   }
-  switch (path) {
-    case prefill:
-      return read<Tiles>(tuning).defect(s, device);
-    case decode:
-      return read<Decode>(tuning).defect(s, device);
-    case tensor:
-      return read<Tensor>(tuning).defect(s, device);
-    case wgmma:
-      return read<Warpgroups>(tuning).defect(s, device);
-    default:
-      return read<Tile>(tuning).defect(s, device);
-  }
+  return with_struct(tuning, [&](const auto& t) { return t.defect(s, device); });
 }
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,

@@ -225,10 +225,37 @@ inline double model_clocks(const Tiles& t, const Sizes& s, const common::Device&
   return time + merge;
 }
 
-// Candidates for many rows on NVIDIA's code path, by the model's time. Two groups of 128 items or
-// one of 256 fill a multiprocessor's 65536 registers (up to 255 each), 8×8 scores and 8 rows by 4
-// to 16 columns of o per item: 64 multiply-adds per 16 floats of local memory. Smaller tiles are
-// for few groups and for the ends of uneven ones.
+// About `chunk` columns of k, evenly, and rows of v.
+struct TileShape {
+  std::int64_t w, bq, bk, tm, chunk, stages;
+
+  // Loops of 16 steps take 4 % less than those of 8, unless they add columns.
+  Tiles tiles(std::int64_t head_dim) const {
+    const std::int64_t even = ceil_div(head_dim, ceil_div(head_dim, chunk));
+    const auto columns = [&](std::int64_t unroll) { return ceil_div(even, unroll) * unroll; };
+    const auto padded = [&](std::int64_t cd) { return ceil_div(head_dim, cd) * cd; };
+    const auto rows_of_v =
+        static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(chunk)));
+    const std::int64_t unroll =
+        rows_of_v % 16 == 0 && padded(columns(16)) <= padded(columns(8)) ? 16 : 8;
+    return {1, w, bq, bk, tm, columns(unroll), rows_of_v, stages, unroll, 1};
+  }
+};
+// Two groups of 128 items or one of 256 fill a multiprocessor's 65536 registers (up to 255 each),
+// 8×8 scores and 8 rows by 4 to 16 columns of o per item: 64 multiply-adds per 16 floats of local
+// memory. Smaller tiles are for few groups and for the ends of uneven ones, the last two for a long
+// head_dim.
+inline constexpr TileShape tile_shapes[] = {
+    {128, 128, 64, 8, 64, 2},  {128, 128, 64, 8, 40, 2},  {128, 128, 64, 8, 32, 3},
+    {128, 128, 64, 8, 16, 3},  {256, 256, 64, 8, 32, 2},  {64, 64, 64, 8, 16, 3},
+    {256, 128, 128, 8, 32, 2}, {256, 128, 128, 8, 32, 3}, {256, 128, 64, 8, 16, 3},
+    {128, 64, 128, 8, 40, 2},  {128, 64, 128, 8, 16, 3},  {128, 64, 64, 8, 40, 2},
+    {128, 64, 64, 8, 16, 3},   {256, 64, 128, 8, 32, 2},  {64, 32, 64, 8, 32, 2},
+    {128, 32, 128, 8, 32, 2},  {128, 32, 128, 8, 16, 2},  {64, 16, 64, 4, 32, 3},
+    {128, 16, 128, 4, 32, 3},  {64, 16, 128, 8, 16, 3},   {128, 32, 64, 4, 8, 2},
+    {128, 16, 128, 4, 8, 2}};
+
+// Candidates for many rows on NVIDIA's code path.
 inline std::vector<Guess> tiles_guesses(const Sizes& given, const common::Device& device) {
   // With a window blocks of about 64 rows see as many keys each, and the model need not know more.
   Sizes s = given;
@@ -237,45 +264,10 @@ inline std::vector<Guess> tiles_guesses(const Sizes& given, const common::Device
     s.causal = false;
   }
   const std::int64_t rows = s.q_len * s.group();
-  std::vector<Tiles> list;
-  const auto add = [&](std::int64_t w, std::int64_t bq, std::int64_t bk, std::int64_t tm,
-                       std::int64_t chunk, std::int64_t stages) {
-    if (bq > 16 && bq / 2 >= rows) return;
-    // About `chunk` columns of k, evenly, and rows of v. Loops of 16 steps take 4 % less than those
-    // of 8, unless they add columns.
-    const std::int64_t even = ceil_div(s.head_dim, ceil_div(s.head_dim, chunk));
-    const auto columns = [&](std::int64_t unroll) { return ceil_div(even, unroll) * unroll; };
-    const auto padded = [&](std::int64_t cd) { return ceil_div(s.head_dim, cd) * cd; };
-    const auto rows_of_v =
-        static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(chunk)));
-    const std::int64_t unroll =
-        rows_of_v % 16 == 0 && padded(columns(16)) <= padded(columns(8)) ? 16 : 8;
-    list.push_back({1, w, bq, bk, tm, columns(unroll), rows_of_v, stages, unroll, 1});
-  };
-  add(128, 128, 64, 8, 64, 2);
-  add(128, 128, 64, 8, 40, 2);
-  add(128, 128, 64, 8, 32, 3);
-  add(128, 128, 64, 8, 16, 3);
-  add(256, 256, 64, 8, 32, 2);
-  add(64, 64, 64, 8, 16, 3);
-  add(256, 128, 128, 8, 32, 2);
-  add(256, 128, 128, 8, 32, 3);
-  add(256, 128, 64, 8, 16, 3);
-  add(128, 64, 128, 8, 40, 2);
-  add(128, 64, 128, 8, 16, 3);
-  add(128, 64, 64, 8, 40, 2);
-  add(128, 64, 64, 8, 16, 3);
-  add(256, 64, 128, 8, 32, 2);
-  add(64, 32, 64, 8, 32, 2);
-  add(128, 32, 128, 8, 32, 2);
-  add(128, 32, 128, 8, 16, 2);
-  add(64, 16, 64, 4, 32, 3);
-  add(128, 16, 128, 4, 32, 3);
-  add(64, 16, 128, 8, 16, 3);
-  add(128, 32, 64, 4, 8, 2);  // the last resort for a long head_dim
-  add(128, 16, 128, 4, 8, 2);
   std::vector<Guess> guesses;
-  for (const Tiles& t : list) {
+  for (const TileShape& shape : tile_shapes) {
+    if (shape.bq > 16 && shape.bq / 2 >= rows) continue;
+    const Tiles t = shape.tiles(s.head_dim);
     // 64 items copy twice as many floats each as 128 do, in registers that sums would take.
     if (t.defect(given, device) || t.accumulators(s.head_dim) > (t.w > 64 ? 160 : 128)) continue;
     const std::int64_t length = std::max<std::int64_t>(1, ceil_div(s.kv_len, t.bk));
@@ -283,7 +275,7 @@ inline std::vector<Guess> tiles_guesses(const Sizes& given, const common::Device
     // Few groups share their keys with others, whole tiles each.
     const std::int64_t most =
         groups >= 2 * device.info.compute_units ? 1 : std::clamp<std::int64_t>(length / 2, 1, 1024);
-    Guess best = {{}, std::numeric_limits<double>::infinity()};
+    Guess best = {common::tuning_of(t), std::numeric_limits<double>::infinity()};
     for (std::int64_t splits = 1; splits <= most; splits += std::max<std::int64_t>(1, splits / 4)) {
       Tiles split = t;
       split.splits = ceil_div(length, ceil_div(length, splits));

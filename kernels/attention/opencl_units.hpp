@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -187,14 +186,12 @@ inline std::vector<Guess> unit_guesses(const Sizes& s, const common::Device& dev
   const auto add = [&](const auto& t) {
     if (!t.defect(s, device)) list.push_back({common::tuning_of(t), t.expected_ns(s, device)});
   };
-  for (const auto& [warps, mt, bk] : {std::array<std::int64_t, 3>{4, 2, 64},
-                                      {4, 1, 64},
-                                      {8, 1, 64},
-                                      {4, 2, 32},
-                                      {4, 1, 32},
-                                      {8, 1, 32},
-                                      {2, 1, 32},
-                                      {1, 1, 32}}) {
+  struct Shape {
+    std::int64_t warps, mt, bk;
+  };
+  constexpr Shape shapes[] = {{4, 2, 64}, {4, 1, 64}, {8, 1, 64}, {4, 2, 32},
+                              {4, 1, 32}, {8, 1, 32}, {2, 1, 32}, {1, 1, 32}};
+  for (const auto& [warps, mt, bk] : shapes) {
     // Copies of 16-bit operands take little room: the next tiles of both can arrive meanwhile.
     add(Tensor{1, warps, mt, bk, s.type == &float32 ? 1 : 2});
   }

@@ -48,6 +48,9 @@ COPY_NOW(1)
     (to)[2] = y4.z;                                  \
     (to)[3] = y4.w;                                  \
   }
+// to[i] … to[i + 3] = four floats of local memory, whose place `from` names i.
+#define GET_FOURS(to, count, from) \
+  _Pragma("unroll") for (int i = 0; i < (count); i += 4) GET4((to) + i, __local, from)
 #if VW == 4
 #define GET_VECTOR GET4
 #elif VW == 2

@@ -25,11 +25,10 @@
 // Loops over an item's micro-tiles: unrolled where the tiles are registers; memory needs none of it,
 // and compilers take minutes over it.
 #if RESIDENT
-#define UNROLL_TILES _Pragma("unroll")
+#define TILES EACH
 #else
-#define UNROLL_TILES
+#define TILES(i, count) for (int i = 0; i < (count); ++i)
 #endif
-#define TILES(i, count) UNROLL_TILES for (int i = 0; i < (count); ++i)
 
 // tile[p][i] = NUMBER(i, p) for i < LENGTH and p < BK; zero from `left` and `k_left` on. Consecutive
 // items go along the contiguous axis, which is k with ALONG_K=1.
@@ -68,9 +67,9 @@
 
 // sum += the tile of a, from this item's first row on, times that of b, from its first column on.
 // Inlined, since a call would put the sums in memory.
-#if RESIDENT
 INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV], __local const number* a_at,
                             __local const number* b_at, int steps) {
+#if RESIDENT
   for (int p = 0; p < steps; ++p, a_at += LDA, b_at += LDB) {
     number x[MT][TM];
     numberv y[ACROSS][TV];
@@ -79,10 +78,7 @@ INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV], __local const number
       y[ni][j] = *(__local const numberv*)(b_at + TILE_COL(ni, 0) + j * V);
     EACH(mi, MT) EACH(ni, ACROSS) EACH(i, TM) EACH(j, TV) sum[mi][ni][i][j] += x[mi][i] * y[ni][j];
   }
-}
 #else
-INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV], __local const number* a_at,
-                            __local const number* b_at, int steps) {
   for (int ni = 0; ni < ACROSS; ++ni)
     for (int mi = 0; mi < MT; ++mi) {
       numberv part[TM][TV];
@@ -93,8 +89,8 @@ INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV], __local const number
         EACH(i, TM) EACH(j, TV) part[i][j] += x[i] * *(__local const numberv*)(y + j * V);
       EACH(i, TM) EACH(j, TV) sum[mi][ni][i][j] = part[i][j];
     }
-}
 #endif
+}
 
 // Groups along one axis of the grid: row tiles fastest, then column tiles, then the batch, so that
 // groups that run together share columns of b. b_scale: of each column of s8c. k = 0 reads neither

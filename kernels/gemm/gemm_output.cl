@@ -55,8 +55,7 @@ numberv numberv_of(storedv x) {
   stored from[V];
   number to[V];
   VSTORE(x, from);
-#pragma unroll
-  for (int i = 0; i < V; ++i) to[i] = NUMBER_OF(from[i]);
+  EACH(i, V) to[i] = NUMBER_OF(from[i]);
   return VLOAD(to);
 }
 #else
@@ -101,8 +100,7 @@ void put_vector(numberv sum, long at, int col, int count OUTPUT_PARAMS) {
 #if !C_VECTORS
     number one[V];
     VSTORE(sum, one);
-#pragma unroll
-    for (int i = 0; i < V; ++i)
+    EACH(i, V)
       if (i < count) put_one(one[i], at + i, col + i, OUTPUT);
 #endif
     return;

@@ -170,7 +170,6 @@ INLINED void decode_step(uint* a, __local const uint* row, int q, int p, int s, 
   }
 }
 
-typedef float lane_sums[4];
 // sum += a chunk of k; x: its first step's. Sums of matrix units go on for a block of 32, or for a chunk.
 #if IN_BLOCKS
 #define STEPS_OF_PART 2
@@ -182,20 +181,17 @@ typedef float lane_sums[4];
 INLINED void multiply_chunk(float (*sum)[WARP_LANES][4], __local const uint* own,
                             __local const uint* x) {
   const int lid = get_local_id(0);
-#pragma unroll
-  for (int p = 0; p < STEPS / STEPS_OF_PART; ++p) {
+  EACH(p, STEPS / STEPS_OF_PART) {
     float part[TILES][WARP_LANES][4];
     EACH(t, TILES) EACH_LANE(l) EACH(e, 4) part[t][l][e] = 0.0f;
-#pragma unroll
-    for (int s = 0; s < STEPS_OF_PART; ++s) {
+    EACH(s, STEPS_OF_PART) {
       uint a[1 + (B_TYPE == F16)][WARP_LANES][4];
       uint b[WARP_LANES][4];
       EACH(rest, 1 + (B_TYPE == F16)) EACH_LANE(l) {
         const int lane = LANE_OF(lid, l);
         decode_step(a[rest][l], own + lane / 4 * ROW_LD, lane % 4, p, s, rest);
       }
-#pragma unroll
-      for (int t = 0; t < TILES; ++t) {
+      EACH(t, TILES) {
         EACH_LANE(l) {
           const int lane = LANE_OF(lid, l);
           uint2 four = (uint2)(0);
@@ -239,8 +235,7 @@ INLINED void multiply_chunk(float (*sum)[WARP_LANES][2], __local const uint* own
   EACH_LANE(l) {
     const int lane = LANE_OF(lid, l);
     const int q = lane % 4;
-#pragma unroll
-    for (int s = 0; s < STEPS; ++s) {
+    EACH(s, STEPS) {
       float w[2][4];
       EACH(h, 2) {
         __local const uint* row = own + (lane / 4 + h * 8) * ROW_LD;

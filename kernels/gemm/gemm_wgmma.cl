@@ -25,8 +25,7 @@
 #define STAGE_BYTES ((BM + BN) * ROW)
 
 // A box of results, 64 rows of 32 columns, and how many of them a consumer has, and has room for.
-#define C_BYTES_2 (C_TYPE == F16 || C_TYPE == BF16)
-#define C_BYTES (C_BYTES_2 ? 2 : 4)
+#define C_BYTES ((int)sizeof(stored))
 #define BOX_COLS 32
 #define BOX_BYTES (64 * BOX_COLS * C_BYTES)
 #define ROW_BOXES (OWN_COLS / BOX_COLS)
@@ -35,14 +34,12 @@
 #define ROUND_BOXES (ALL_BOXES < MOST_BOXES ? ALL_BOXES : MOST_BOXES)
 #define RESULT_BYTES (STAGED ? CONSUMERS * ROUND_BOXES * BOX_BYTES : 0)
 // Rows of a box are swizzled within 64 or 128 bytes, so that items write without bank conflicts.
-#define BOX_PLACE(at) ((at) ^ ((at) >> 3 & (C_BYTES_2 ? 0x30 : 0x70)))
+#define BOX_PLACE(at) ((at) ^ ((at) >> 3 & (C_BYTES == 2 ? 0x30 : 0x70)))
 
 // A stage is filled by so many copies.
 #define A_PIECES (A_WIDE ? BM / 64 : 1)
 #define B_PIECES (B_WIDE ? BN / 64 : 1 + GATE)
 
-// Blocks of 64 columns lie side by side (rows across k).
-#define OPERAND(address) DESCRIPTOR(address, BLOCK)
 // From one wgmma's 32 bytes of k to the next one's.
 #define A_STEP ((A_WIDE ? 16 * ROW : 32) / 16)
 #define B_STEP ((B_WIDE ? 16 * ROW : 32) / 16)
@@ -123,13 +120,13 @@ typedef CAT(ELEMENT(C_TYPE), 2) stored2;
 // What gemm_output.cl does with four neighbours, of two pairs in the columns col and col + 1: the upper
 // one is element `upper` of c, the lower one `lower`, as far as they exist.
 INLINED storedv pairs_at(__global const stored* from, long upper, long lower, int has_upper,
-                              int has_lower) {
+                         int has_lower) {
   const stored2 none = 0;
   return (storedv)(has_upper ? *(__global const stored2*)(from + upper) : none,
                    has_lower ? *(__global const stored2*)(from + lower) : none);
 }
 INLINED storedv pair_results(number4 sum, long upper, long lower, int col, int has_upper,
-                                  int has_lower OUTPUT_PARAMS) {
+                             int has_lower OUTPUT_PARAMS) {
 #if !INTEGERS
   sum *= alpha;
   if (beta != 0.0f) sum += beta * numberv_of(pairs_at(c0, upper, lower, has_upper, has_lower));
@@ -147,7 +144,7 @@ INLINED storedv pair_results(number4 sum, long upper, long lower, int col, int h
 // A consumer's sums by boxes, in which an item has a pair in each of the rows `row` and row + 8 per fragment.
 // `staging`: the consumer's; `col`: the item's in a fragment.
 INLINED void store_boxes(number (*sum)[NT * 4], __local uchar* staging, ulong map, Work work,
-                              int consumer, int row, int col, int m, int n OUTPUT_PARAMS) {
+                         int consumer, int row, int col, int m, int n OUTPUT_PARAMS) {
   const int is_first = get_local_id(0) % 128 == 0;
   const int first_row = work.row + consumer * MT * 64;
 #pragma unroll
@@ -227,8 +224,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
     for (int at = k_begin; at < k_end; at += BK) {
       wait_full(&ring);
       const uint tile = tile_of(&ring);
-      const ulong a = OPERAND(tile + consumer * MT * BLOCK);
-      const ulong b = OPERAND(tile + BM * ROW);
+      // Blocks of 64 columns lie side by side (rows across k).
+      const ulong a = DESCRIPTOR(tile + consumer * MT * BLOCK, BLOCK);
+      const ulong b = DESCRIPTOR(tile + BM * ROW, BLOCK);
       EACH(i, MT) WGMMA_FENCE(sum[i]);
       EACH(s, STEPS) EACH(i, MT)
         WGMMA(sum[i], a + i * (BLOCK / 16) + s * A_STEP, b + s * B_STEP, 1);
@@ -247,9 +245,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
     store_boxes(sum, tiles + STAGES * STAGE_BYTES + consumer * ROUND_BOXES * BOX_BYTES,
                 (ulong)(size_t)maps + 256, work, consumer, row, lane % 4 * 2, m, n, OUTPUT);
 #else
-    store_items(sum, parts, work, work.row + consumer * MT * 64 + row,
-                work.col + (lane & 2) * 2, is_odd, m, n,
-                batches, OUTPUT);
+    store_items(sum, parts, work, work.row + consumer * MT * 64 + row, work.col + (lane & 2) * 2,
+                is_odd, m, n, batches, OUTPUT);
 #endif
   }
 #if STAGED

@@ -249,16 +249,12 @@ int number_of(DType type) {
 
 std::string output_options(const Task& task, std::int64_t v) {
   const Epilogue& epilogue = task.g.epilogue;
-  const std::string chain =
-      epilogue.empty()
-          ? ""
-          : fmt::format(
-                " -DCHAIN={} -DHAS_BIAS={:d} -DHAS_ADD={:d} -DSLOPE={:a}f -DLOW={:a}f "
-                "-DHIGH={:a}f",
-                static_cast<std::int64_t>(task.problem.value("epilogue")), epilogue.has(Op::bias),
-                epilogue.has(Op::add), epilogue.slope, epilogue.low, epilogue.high);
-  return fmt::format(" -DV={} -DB_TYPE={} -DC_TYPE={} -DGATE={:d} -DC_VECTORS={:d}{}", v,
-                     number_of(task.b), number_of(task.c), task.g.gate, task.g.n % v == 0, chain);
+  return fmt::format(
+      " -DV={} -DB_TYPE={} -DC_TYPE={} -DGATE={:d} -DC_VECTORS={:d} -DCHAIN={} -DHAS_BIAS={:d} "
+      "-DHAS_ADD={:d} -DSLOPE={:a}f -DLOW={:a}f -DHIGH={:a}f",
+      v, number_of(task.b), number_of(task.c), task.g.gate, task.g.n % v == 0,
+      static_cast<std::int64_t>(task.problem.value("epilogue")), epilogue.has(Op::bias),
+      epilogue.has(Op::add), epilogue.slope, epilogue.low, epilogue.high);
 }
 
 int64_t groups_per_unit(int64_t items, int64_t registers, int64_t local_bytes) {

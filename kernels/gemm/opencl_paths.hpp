@@ -21,13 +21,7 @@
 
 namespace rooflane::gemm {
 
-enum OpenClPath : std::int64_t {
-  path_tiles = 0,
-  path_pipeline = 1,
-  path_skinny = 2,
-  path_tensor = 3,
-  path_wgmma = 7
-};
+enum : std::int64_t { path_tiles, path_pipeline, path_skinny, path_tensor, path_wgmma = 7 };
 
 using common::Guess;
 

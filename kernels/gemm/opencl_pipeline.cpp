@@ -206,8 +206,7 @@ class PipelinePlan final : public GemmPlan {
     const int64_t col_tiles = tiles(g_.n, p.bn());
     const int64_t grid = g_.batch * row_tiles * col_tiles;
     const int64_t k = !g_.reads_ab() ? 0 : std::min(a.k, b.k);
-    cl_mem parts = copy_of("c");
-    cl_mem arrivals = parts;
+    cl_mem parts = copy_of("c"), arrivals = parts;
     if (p.splits > 1) {
       parts = workspace(static_cast<std::size_t>(p.parts_bytes(task)));
       arrivals = zeroed_workspace(static_cast<std::size_t>(grid) * sizeof(cl_uint));

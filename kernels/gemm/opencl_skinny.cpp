@@ -279,8 +279,7 @@ class SkinnyPlan final : public GemmPlan {
     a_ = operand("a", constants);
     b_ = operand("b", constants);
     cl_mem scale = r.stored == &int8_per_channel ? operand("b_scale", constants) : b_;
-    cl_mem parts = b_;
-    cl_mem arrivals = b_;
+    cl_mem parts = b_, arrivals = b_;
     if (s.splits > 1) {
       parts = workspace(static_cast<std::size_t>(s.parts_bytes(task, r)));
       arrivals = zeroed_workspace(static_cast<std::size_t>(g_.batch * groups) * sizeof(cl_uint));
