@@ -48,7 +48,7 @@ COPY_NOW(1)
     (to)[2] = y4.z;                                  \
     (to)[3] = y4.w;                                  \
   }
-// to[i] … to[i + 3] = four floats of local memory, whose place `from` names i.
+// to[i] … to[i + 3] = four floats of local memory; their place `from` is an expression of i.
 #define GET_FOURS(to, count, from) \
   _Pragma("unroll") for (int i = 0; i < (count); i += 4) GET4((to) + i, __local, from)
 #if VW == 4
