@@ -8,7 +8,6 @@
 
 #include "core/error.hpp"
 #include "gemm_cl.hpp"
-#include "generated_catalogue.hpp"
 #include "kernels/gemm/opencl_plans.hpp"
 #include "kernels/gemm/operands_refusal.hpp"
 

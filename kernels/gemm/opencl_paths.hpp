@@ -16,6 +16,7 @@
 
 #include "backends/opencl_plan.hpp"
 #include "core/math.hpp"
+#include "generated_catalogue.hpp"
 #include "kernels/common/opencl_tuning.hpp"
 #include "kernels/gemm/gemm.hpp"
 
@@ -24,8 +25,6 @@ namespace rooflane::gemm {
 enum : std::int64_t { path_tiles, path_pipeline, path_skinny, path_tensor, path_wgmma = 7 };
 
 using common::Guess;
-
-extern const Variant opencl;
 
 // A problem, and what choosing a tuning asks of it and its device again and again.
 struct Task {
