@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "attention_trial.hpp"
-#include "kernels/attention/opencl_tiles.hpp"
 
 using namespace rooflane;
 using namespace rooflane::test;
@@ -415,33 +414,4 @@ TEST_CASE("attention: causal is always printed, defaults are not") {
       problem_of("batch=1,heads=2,q_len=3,kv_len=4,head_dim=16,mask=1,softcap=2.5,window=2,v_dim=8")
           .shape() ==
       "batch=1,heads=2,q_len=3,kv_len=4,head_dim=16,causal=0,v_dim=8,window=2,softcap=2.5,mask=1");
-}
-
-TEST_CASE(
-    "attention: tiles are found for every length, fit the device and leave no split without keys") {
-  const attention::Room room = {232448, 1024, 132};
-  for (std::int64_t q_len : {1, 3, 61, 1021, 70000}) {
-    for (std::int64_t kv_len : {0, 1, 197, 5003}) {
-      for (const char* rest :
-           {"batch=1,heads=2,head_dim=1", "batch=3,heads=8,kv_heads=2,head_dim=80",
-            "batch=1,heads=16,head_dim=256", "batch=0,heads=1,head_dim=64"}) {
-        for (const char* causal : {"0", "1"}) {
-          const std::string text = std::string(rest) + ",q_len=" + std::to_string(q_len) +
-                                   ",kv_len=" + std::to_string(kv_len) + ",causal=" + causal;
-          INFO(text);
-          const attention::Sizes s(problem_of(text));
-          const std::vector<attention::Tiles> list = attention::nvidia_tiles(s, room);
-          CHECK_FALSE(list.empty());
-          for (const attention::Tiles& t : list) {
-            CHECK(t.fits(room, s.head_dim));
-            CHECK(t.at_a_time(room, s.head_dim) * t.local_bytes(s.head_dim) <= 233472);
-            // A split beyond the last tile of keys would have nothing to do.
-            CHECK(t.splits >= 1);
-            const std::int64_t tiles = attention::ceil_div(kv_len, t.splits * t.bk);
-            CHECK((t.splits - 1) * tiles * t.bk < std::max<std::int64_t>(kv_len, 1));
-          }
-        }
-      }
-    }
-  }
 }

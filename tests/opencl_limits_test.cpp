@@ -13,6 +13,7 @@
 #include "backends/opencl_plan.hpp"
 #include "core/catalogue.hpp"
 #include "core/error.hpp"
+#include "kernels/attention/opencl_tiles.hpp"
 #include "opencl_device.hpp"
 
 using namespace rooflane;
@@ -283,4 +284,41 @@ TEST_CASE("small operands stay where they are and are displaced") {
   CHECK(cold.displaces());
   cold.turn();
   CHECK(cold.at(x.get()) == x.get());
+}
+
+TEST_CASE(
+    "attention: tiles are found for every length, fit the device and leave no split without keys") {
+  opencl::DeviceInfo info;
+  info.compute_units = 132;
+  info.max_work_group = 1024;
+  opencl::Features found;
+  found.inline_ptx = found.shuffle = found.copy_async = true;
+  found.static_local_bytes = 232448;
+  const common::Device device(info, found);
+  const Variant& variant = *catalogue().variant(catalogue().kernel("attention"), "opencl").variant;
+  for (std::int64_t q_len : {1, 3, 61, 1021, 70000}) {
+    for (std::int64_t kv_len : {0, 1, 197, 5003}) {
+      for (const char* rest :
+           {"batch=1,heads=2,head_dim=1", "batch=3,heads=8,kv_heads=2,head_dim=80",
+            "batch=1,heads=16,head_dim=256", "batch=0,heads=1,head_dim=64"}) {
+        for (const char* causal : {"0", "1"}) {
+          const std::string text = std::string(rest) + ",q_len=" + std::to_string(q_len) +
+                                   ",kv_len=" + std::to_string(kv_len) + ",causal=" + causal;
+          INFO(text);
+          const attention::Sizes s(problem_of("attention:" + text));
+          const std::vector<common::Guess> list = attention::tiles_guesses(s, device);
+          CHECK_FALSE(list.empty());
+          for (const common::Guess& guess : list) {
+            const auto t = common::read_tuning<attention::Tiles>(variant.tunables, guess.tuning);
+            CHECK_FALSE(t.defect(s, device));
+            CHECK(t.resident(device, s.head_dim) * t.local_bytes(s.head_dim) <= 233472);
+            // A split beyond the last tile of keys would have nothing to do.
+            CHECK(t.splits >= 1);
+            const std::int64_t tiles = attention::ceil_div(kv_len, t.splits * t.bk);
+            CHECK((t.splits - 1) * tiles * t.bk < std::max<std::int64_t>(kv_len, 1));
+          }
+        }
+      }
+    }
+  }
 }

@@ -34,9 +34,9 @@ typedef CAT(float, VQ) floatq;
 #define MASK_KEYS (W % 16 == 0 ? 16 : 1)
 // Accumulators of o: registers where an item has few, else memory, with loops that stay rolled.
 #if RESIDENT
-#define UNROLL_TILES _Pragma("unroll")
+#define TILES EACH
 #else
-#define UNROLL_TILES
+#define TILES(i, count) for (int i = 0; i < (count); ++i)
 #endif
 
 // Step 1 without options: st = scale·k·qt for `keys` keys, which begin at k or, in local memory, at kv.
@@ -165,13 +165,10 @@ void weigh(__local float* st, __local float* partial, __local float* highest, __
 }
 
 // Step 3: this item's tiles of o shrink and take `keys` weighted values from key0 on.
-INLINED void add_values(floatv (*sum)[TM][TV], __local const float* st,
-                                               __local const float* kv,
-                                               __local const float* shrink,
-                                               __local const int* sees, __local const int* from,
-                                               int key0, int keys) {
-  UNROLL_TILES
-  for (int t = 0; t < O_PER_ITEM; ++t) {
+INLINED void add_values(floatv (*sum)[TM][TV], __local const float* st, __local const float* kv,
+                        __local const float* shrink, __local const int* sees,
+                        __local const int* from, int key0, int keys) {
+  TILES(t, O_PER_ITEM) {
     const int tile = t * W + get_local_id(0);
     if (tile >= O_TILES) break;
     const int row = tile / O_TILES_D * TM;
@@ -220,19 +217,16 @@ void put_part(__global float* to, floatv value, int d) {
 INLINED void put_rows(__global element* o, __global float* parts, floatv (*sum)[TM][TV],
                       __local const float* total, __local const int* sees, const Place at,
                       long split_row0, int splits, int group, int q_len) {
-  UNROLL_TILES
-  for (int t = 0; t < O_PER_ITEM; ++t) {
+  TILES(t, O_PER_ITEM) {
     const int tile = t * W + get_local_id(0);
     if (tile >= O_TILES) break;
     const int row = tile / O_TILES_D * TM;
     const int d0 = tile % O_TILES_D * (TV * V);
-    UNROLL_TILES
-    for (int i = 0; i < TM; ++i) {
+    TILES(i, TM) {
       const int r = at.row0 + row + i;
       if (r >= at.rows) break;
       const float factor = sees[row + i] == 0 ? 0.0f : 1.0f / total[row + i];
-      UNROLL_TILES
-      for (int j = 0; j < TV; ++j) {
+      TILES(j, TV) {
         if (splits > 1)
           put_part(parts + (split_row0 + r) * DV, sum[t][i][j], d0 + j * V);
         else
@@ -281,12 +275,7 @@ __kernel __attribute__((reqd_work_group_size(W, 1, 1))) void attention(
     qt[i % D * LDQ + i / D] = LOAD_ONE(q, row_start(r, group, q_len, at.head0) + i % D);
   }
   floatv sum[O_PER_ITEM][TM][TV];
-  UNROLL_TILES
-  for (int t = 0; t < O_PER_ITEM; ++t)
-    UNROLL_TILES
-    for (int i = 0; i < TM; ++i)
-      UNROLL_TILES
-      for (int j = 0; j < TV; ++j) sum[t][i][j] = 0.0f;
+  TILES(t, O_PER_ITEM) TILES(i, TM) TILES(j, TV) sum[t][i][j] = 0.0f;
   barrier(CLK_LOCAL_MEM_FENCE);
 
   for (int key0 = at.first_key; key0 < at.end_key; key0 += BK) {

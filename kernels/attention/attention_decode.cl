@@ -33,11 +33,9 @@
 // step's first one on.
 void copy_step(__local float* to, __global const float* k, __global const float* v, int keys) {
   const int lid = get_local_id(0);
-#pragma unroll
-  for (int n = 0; n < NB; ++n) {
+  EACH(n, NB) {
     const bool is_key = lid / LANES + n * TEAMS < keys;
-#pragma unroll
-    for (int j = 0; j < VPL; ++j) {
+    EACH(j, VPL) {
       const bool is_column = VECTORS % LANES == 0 || j * LANES + lid % LANES < VECTORS;
       const int count = is_key && is_column ? VW : 0;
       const int from = n * (TEAMS * D) + j * (LANES * VW);
@@ -49,8 +47,7 @@ void copy_step(__local float* to, __global const float* k, __global const float*
 
 float highest_of(__local const float* highs) {
   float highest = -INFINITY;
-#pragma unroll
-  for (int t = 0; t < TEAMS; ++t) highest = fmax(highest, highs[t]);
+  EACH(t, TEAMS) highest = fmax(highest, highs[t]);
   return highest;
 }
 

@@ -1,9 +1,6 @@
 // What differs between operands in attention_tensor.cl, which follows: rows of tiles in local memory, both
 // products of a tile, and where a lane's sums of o belong.
 
-#define LANES UNROLL_LANES for (int l = 0; l < WARP_LANES; ++l)
-// Written out where lanes are work-items.
-#define EVERY(i, count) UNROLL_LANES for (int i = 0; i < (count); ++i)
 #define SUMS(name, columns) float (*name)[(columns) / 8][WARP_LANES][4]
 #define OF_ROWS(type, name) type (*name)[2][WARP_LANES]
 #define DP ((D + 15) / 16 * 16)
@@ -49,34 +46,33 @@
 INLINED void multiply_keys(SUMS(score, BK), int unused, __local const uchar* q_tile,
                            __local const uchar* k_tile, int first_row) {
   const int lid = get_local_id(0);
-  EVERY(i, MT) EVERY(j, BK / 8) LANES EVERY(r, 4) score[i][j][l][r] = 0.0f;
+  EVERY(i, MT) EVERY(j, BK / 8) EACH_LANE(l) EVERY(r, 4) score[i][j][l][r] = 0.0f;
   _Pragma("unroll 1")
   for (int d0 = 0; d0 < DP; d0 += 16) {
     float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
-    EVERY(i, MT) LANES EVERY(h, 2) {
+    EVERY(i, MT) EACH_LANE(l) EVERY(h, 2) {
       const int lane = LANE_OF(lid, l);
-      const float4 x = *(__local const float4*)(
-          q_tile + (first_row + 16 * i + 8 * h + lane / 4) * ROW_K + (d0 + 4 * (lane % 4)) * 4);
-      SPLIT_TF32(big_a[i][0][l][h], small_a[i][0][l][h], x.x * UPSCALE)
-      SPLIT_TF32(big_a[i][0][l][2 + h], small_a[i][0][l][2 + h], x.y * UPSCALE)
-      SPLIT_TF32(big_a[i][1][l][h], small_a[i][1][l][h], x.z * UPSCALE)
-      SPLIT_TF32(big_a[i][1][l][2 + h], small_a[i][1][l][2 + h], x.w * UPSCALE)
+      float x[4];
+      GET4(x, __local, q_tile + (first_row + 16 * i + 8 * h + lane / 4) * ROW_K +
+                           (d0 + 4 * (lane % 4)) * 4);
+      EVERY(e, 4)
+        SPLIT_TF32(big_a[i][e / 2][l][e % 2 * 2 + h], small_a[i][e / 2][l][e % 2 * 2 + h],
+                   x[e] * UPSCALE)
     }
     EVERY(n, BK / 8 / NJ) {
       float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
       float part[MT][NJ][WARP_LANES][4];
-      EVERY(j, NJ) LANES {
+      EVERY(j, NJ) EACH_LANE(l) {
         const int lane = LANE_OF(lid, l);
-        const float4 x = *(__local const float4*)(
-            k_tile + (8 * (n * NJ + j) + lane / 4) * ROW_K + (d0 + 4 * (lane % 4)) * 4);
-        SPLIT_TF32(big_b[j][0][l][0], small_b[j][0][l][0], x.x * UPSCALE)
-        SPLIT_TF32(big_b[j][0][l][1], small_b[j][0][l][1], x.y * UPSCALE)
-        SPLIT_TF32(big_b[j][1][l][0], small_b[j][1][l][0], x.z * UPSCALE)
-        SPLIT_TF32(big_b[j][1][l][1], small_b[j][1][l][1], x.w * UPSCALE)
+        float x[4];
+        GET4(x, __local,
+             k_tile + (8 * (n * NJ + j) + lane / 4) * ROW_K + (d0 + 4 * (lane % 4)) * 4);
+        EVERY(e, 4)
+          SPLIT_TF32(big_b[j][e / 2][l][e % 2], small_b[j][e / 2][l][e % 2], x[e] * UPSCALE)
       }
-      EVERY(i, MT) EVERY(j, NJ) LANES EVERY(r, 4) part[i][j][l][r] = 0.0f;
+      EVERY(i, MT) EVERY(j, NJ) EACH_LANE(l) EVERY(r, 4) part[i][j][l][r] = 0.0f;
       THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)
-      EVERY(i, MT) EVERY(j, NJ) LANES EVERY(r, 4) score[i][n * NJ + j][l][r] += part[i][j][l][r];
+      EVERY(i, MT) EVERY(j, NJ) EACH_LANE(l) EVERY(r, 4) score[i][n * NJ + j][l][r] += part[i][j][l][r];
     }
   }
 }
@@ -86,13 +82,13 @@ INLINED void add_values(SUMS(sum, DP), SUMS(score, BK), __local const uchar* v_t
   const int lid = get_local_id(0);
   EVERY(c, BK / 16) {
     float big_a[MT][2][WARP_LANES][4], small_a[MT][2][WARP_LANES][4];
-    EVERY(i, MT) EVERY(s, 2) LANES EVERY(h, 2) EVERY(r, 2)
+    EVERY(i, MT) EVERY(s, 2) EACH_LANE(l) EVERY(h, 2) EVERY(r, 2)
       SPLIT_TF32(big_a[i][s][l][2 * r + h], small_a[i][s][l][2 * r + h],
             score[i][2 * c + s][l][2 * h + r])
     EVERY(n, (DP / 8 + NJ - 1) / NJ) {
       float big_b[NJ][2][WARP_LANES][2], small_b[NJ][2][WARP_LANES][2];
       float part[MT][NJ][WARP_LANES][4];
-      EVERY(j, NJ / 2) LANES EVERY(s, 2) EVERY(t, 2) {
+      EVERY(j, NJ / 2) EACH_LANE(l) EVERY(s, 2) EVERY(t, 2) {
         // The last four fragments of an odd number of pairs: the others' values once more.
         const int pair = min(n * (NJ / 2) + j, DP / 16 - 1);
         const int lane = LANE_OF(lid, l);
@@ -101,11 +97,11 @@ INLINED void add_values(SUMS(sum, DP), SUMS(score, BK), __local const uchar* v_t
         SPLIT_TF32(big_b[2 * j][s][l][t], small_b[2 * j][s][l][t], x.x * UPSCALE)
         SPLIT_TF32(big_b[2 * j + 1][s][l][t], small_b[2 * j + 1][s][l][t], x.y * UPSCALE)
       }
-      EVERY(i, MT) EVERY(j, NJ) LANES EVERY(r, 4) part[i][j][l][r] = 0.0f;
+      EVERY(i, MT) EVERY(j, NJ) EACH_LANE(l) EVERY(r, 4) part[i][j][l][r] = 0.0f;
       THREE_PRODUCTS(part, big_a, small_a, big_b, small_b)
       EVERY(j, NJ) {
         if (n * NJ + j < DP / 8)
-          EVERY(i, MT) LANES EVERY(r, 4) sum[i][n * NJ + j][l][r] += part[i][j][l][r];
+          EVERY(i, MT) EACH_LANE(l) EVERY(r, 4) sum[i][n * NJ + j][l][r] += part[i][j][l][r];
       }
     }
   }
@@ -167,7 +163,7 @@ INLINED void multiply_keys(SUMS(score, BK), QUERIES_PARAM, __local const uchar* 
                            __local const uchar* k_tile, int first_row) {
   const int lid = get_local_id(0);
   const int lane = LANE_OF(lid, 0);
-  EVERY(i, MT) EVERY(j, BK / 8) LANES EVERY(r, 4) score[i][j][l][r] = 0.0f;
+  EVERY(i, MT) EVERY(j, BK / 8) EACH_LANE(l) EVERY(r, 4) score[i][j][l][r] = 0.0f;
   EVERY(s, DP / 16) {
 #if Q_RESIDENT
 #define A_OF(i) queries[i][s]
@@ -190,7 +186,7 @@ INLINED void add_values(SUMS(sum, DP), SUMS(score, BK), __local const uchar* v_t
   const int lane = LANE_OF(lid, 0);
   EVERY(s, BK / 16) {
     uint a[MT][WARP_LANES][4];
-    EVERY(i, MT) LANES EVERY(r, 4)
+    EVERY(i, MT) EACH_LANE(l) EVERY(r, 4)
       PACK_INTO(a[i][l][r], score[i][2 * s + r / 2][l][r % 2 * 2],
                 score[i][2 * s + r / 2][l][r % 2 * 2 + 1]);
     EVERY(n, DP / 16) {

@@ -48,18 +48,14 @@
   }
 #define START_QUERY(row, later) \
   (q + row_start(min(at.row0 + (row) + (later), at.rows - 1), group, q_len, at.head0) * BYTES)
-#define START_KEY(row, later) (k_tile + (long)(row)*ROW_BYTES + (later)*ROW_BYTES)
-#define START_VALUE(row, later) (v_tile + (long)(row)*ROW_BYTES + (later)*ROW_BYTES)
-#define COPY_KEYS(slot, key0)                                                \
+#define START_KEY(row, later) (tile_at + (long)(row)*ROW_BYTES + (later)*ROW_BYTES)
+#define COPY_TILE(tile, LD, from, key0)                                      \
   {                                                                          \
-    __global const uchar* k_tile = k + (long)(key0)*ROW_BYTES;               \
-    COPY_ROWS(K_TILE(slot), ROW_K, BK, START_KEY, end_key - (key0))          \
+    __global const uchar* tile_at = (from) + (long)(key0)*ROW_BYTES;         \
+    COPY_ROWS(tile, LD, BK, START_KEY, end_key - (key0))                     \
   }
-#define COPY_VALUES(slot, key0)                                              \
-  {                                                                          \
-    __global const uchar* v_tile = v + (long)(key0)*ROW_BYTES;               \
-    COPY_ROWS(V_TILE(slot), ROW_V, BK, START_VALUE, end_key - (key0))        \
-  }
+#define COPY_KEYS(slot, key0) COPY_TILE(K_TILE(slot), ROW_K, k, key0)
+#define COPY_VALUES(slot, key0) COPY_TILE(V_TILE(slot), ROW_V, v, key0)
 
 // The largest, or the sum, of the four lanes that share rows of a fragment.
 #if CODE_PATH == 1
@@ -85,19 +81,19 @@ INLINED void weigh(SUMS(score, BK), SUMS(sum, DP), OF_ROWS(float, high), OF_ROWS
   const int lid = get_local_id(0);
   EVERY(i, MT) EVERY(h, 2) {
     if (is_edge) {
-      LANES {
+      EACH_LANE(l) {
         const int end = sees[i][h][l] - key0 - LANE_OF(lid, l) % 4 * 2;
         EVERY(j, BK / 8) EVERY(r, 2)
           if (8 * j + r >= end) score[i][j][l][2 * h + r] = -INFINITY;
       }
     }
     float top[WARP_LANES];
-    LANES {
+    EACH_LANE(l) {
       top[l] = high[i][h][l];
       EVERY(j, BK / 8) EVERY(r, 2) top[l] = fmax(top[l], score[i][j][l][2 * h + r]);
     }
     OF_FOUR(top, fmax)
-    LANES {
+    EACH_LANE(l) {
       const float shrink = fast_exp2((high[i][h][l] - top[l]) * factor);
       const float base = top[l] * factor;
       high[i][h][l] = top[l];
@@ -118,7 +114,7 @@ INLINED void put_rows(__global element* o, SUMS(sum, DP), OF_ROWS(float, total),
   const int lid = get_local_id(0);
   EVERY(i, MT) EVERY(h, 2) {
     OF_FOUR(total[i][h], PLUS)
-    LANES {
+    EACH_LANE(l) {
       const int q = LANE_OF(lid, l) % 4;
       const int row = first_row + 16 * i + 8 * h + LANE_OF(lid, l) / 4;
       if (at.row0 + row < at.rows) {
@@ -178,14 +174,14 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void tensor_tiles(
   int sees[MT][2][WARP_LANES];
   float high[MT][2][WARP_LANES];
   float total[MT][2][WARP_LANES];
-  EVERY(i, MT) EVERY(h, 2) LANES {
+  EVERY(i, MT) EVERY(h, 2) EACH_LANE(l) {
     const int row = at.row0 + first_row + 16 * i + 8 * h + LANE_OF(lid, l) / 4;
     sees[i][h][l] = visible_keys(min(row, at.rows - 1), group, q_len, kv_len, causal);
     high[i][h][l] = -FLT_MAX;
     total[i][h][l] = 0.0f;
   }
   float sum[MT][DP / 8][WARP_LANES][4];
-  EVERY(i, MT) EVERY(j, DP / 8) LANES EVERY(r, 4) sum[i][j][l][r] = 0.0f;
+  EVERY(i, MT) EVERY(j, DP / 8) EACH_LANE(l) EVERY(r, 4) sum[i][j][l][r] = 0.0f;
   // The largest score belongs to the largest product: a negative scale becomes the queries' sign.
   if (scale2 < 0.0f) {
     copies_wait(0);

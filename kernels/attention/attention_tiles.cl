@@ -134,8 +134,7 @@ bool is_wild(__local const float* from) {
   for (uint n = 0; n < CN * D / VW; n += W) {
     if (IS_SPARE(n, CN * D)) continue;
     __local const float* at = from + ROW_OF(n, D) * DP + COLUMN_OF(n, D);
-#pragma unroll
-    for (int c = 0; c < VW; ++c) zeros += at[c] * 0.0f;
+    EACH(c, VW) zeros += at[c] * 0.0f;
   }
   return !(zeros == 0.0f);
 }
@@ -176,12 +175,10 @@ INLINED void load_queries(__local float* to, __global const float* q, const Plac
 // Step 1 of a chunk of columns, which begin at x_at and y_at: s += q·kᵀ.
 INLINED void multiply_keys(float (*s)[SN], __local const float* x_at, __local const float* y_at, int tx,
                       int ty) {
-#define LOAD_Q(to, d, like)                                      \
-  _Pragma("unroll") for (int i = 0; i < TM; i += 4)              \
-      GET4((to) + i, __local, x_at + (d) * BQ + 4 * D_VECTOR(ty + i / 4 * TR, like, BQ));
-#define LOAD_K(to, d, like)                                      \
-  _Pragma("unroll") for (int j = 0; j < SN; j += 4)              \
-      GET4((to) + j, __local, y_at + (d) * BK + 4 * D_VECTOR(tx + j / 4 * TC, like, BK));
+#define LOAD_Q(to, d, like) \
+  GET_FOURS(to, TM, x_at + (d) * BQ + 4 * D_VECTOR(ty + i / 4 * TR, like, BQ))
+#define LOAD_K(to, d, like) \
+  GET_FOURS(to, SN, y_at + (d) * BK + 4 * D_VECTOR(tx + i / 4 * TC, like, BK))
   float x[2][TM], y[2][SN];
   LOAD_Q(x[0], 0, 0);
   LOAD_K(y[0], 0, 0);
@@ -262,9 +259,8 @@ INLINED void weigh(float (*s)[SN], float (*sum)[ON], float* high, float* total, 
   }                                                                                         \
   if (ON % 2 == 1) (to)[ON - 1] = v_at[(key) * DP + (ON - 1) * TC + tx];
 // `like` is any number that is the same as key modulo 8.
-#define LOAD_P(to, key, like)                                                               \
-  _Pragma("unroll") for (int i = 0; i < TM; i += 4)                                         \
-      GET4((to) + i, __local, p_at + (key) * BQ + 4 * P_VECTOR(ty + i / 4 * TR, like));
+#define LOAD_P(to, key, like) \
+  GET_FOURS(to, TM, p_at + (key) * BQ + 4 * P_VECTOR(ty + i / 4 * TR, like))
 
 // Step 3 of a chunk of values from key `first` of the tile on; `left` of them exist: sum += p·v.
 INLINED void add_values(float (*sum)[ON], __local const float* p_at, __local const float* v_at, int first,

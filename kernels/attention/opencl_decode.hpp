@@ -12,9 +12,6 @@
 
 #include <fmt/format.h>
 
-#include "backends/opencl.hpp"
-#include "core/variant.hpp"
-#include "kernels/attention/attention.hpp"
 #include "kernels/attention/opencl_tiles.hpp"
 
 namespace rooflane::attention {
@@ -38,48 +35,48 @@ inline std::int64_t best_splits(std::int64_t work, std::int64_t length, std::int
 // floats.
 struct Decode {
   std::int64_t code_path, w, lanes, nb, stages, splits, fused;
+  static constexpr std::int64_t path = decode;
+  static constexpr const char* names[] = {"code_path", "w",      "lanes", "nb",
+                                          "stages",    "splits", "fused"};
+  // Rows that attention_decode.cl takes: q and o of all of them stay in registers.
+  static constexpr std::int64_t most_rows = 8;
 
-  static Decode from(const Tuning& t) {
-    const auto get = [&](const char* key) { return t.get(key, 1); };
-    return {t.get("code_path", 0), get("w"),      get("lanes"),     get("nb"),
-            get("stages"),         get("splits"), t.get("fused", 0)};
-  }
   std::int64_t lane_floats(std::int64_t head_dim) const {
     const std::int64_t vector = row_alignment(head_dim);
     return ceil_div(ceil_div(head_dim, vector), lanes) * vector;
   }
-  std::int64_t local_bytes(std::int64_t head_dim, std::int64_t rows) const {
-    const std::int64_t ring = stages * 2 * nb * w * lane_floats(head_dim);
-    const std::int64_t sums = w * rows * lane_floats(head_dim);
+  std::int64_t local_bytes(const Sizes& s) const {
+    const std::int64_t rows = s.q_len * s.group();
+    const std::int64_t ring = stages * 2 * nb * w * lane_floats(s.head_dim);
+    const std::int64_t sums = w * rows * lane_floats(s.head_dim);
     return 4 * (std::max(ring, sums) + 2 * w / lanes * rows + (code_path == 0 ? w : 0)) + 64;
   }
-  bool fits(const Room& room, std::int64_t head_dim, std::int64_t rows) const {
-    return lanes <= 32 && std::has_single_bit(static_cast<std::uint64_t>(lanes)) &&
-           w % lanes == 0 && stages >= 2 && w <= room.group_items &&
-           local_bytes(head_dim, rows) <= room.local_bytes;
+  std::optional<std::string> defect(const Sizes& s, const common::Device& device) const {
+    return common::unmet_need(
+        path,
+        {plain_floats(s),
+         has_code_path(code_path, device),
+         {s.q_len * s.group() <= most_rows, "at most 8 rows: q_len · heads/kv_heads"},
+         {code_path == 1 || fused == 0, "code_path=1 for fused=1"},
+         {is_power_of_two(lanes) && lanes <= 32 && w % lanes == 0,
+          "lanes that are a power of two up to 32 and divide w"},
+         {stages >= 2, "stages of at least 2"}},
+        {code_path, w, local_bytes(s)}, device);
   }
   std::string options(const Sizes& s) const {
-    return fmt::format(
-        "-DCODE_PATH={} -DV=1 -DVW={} -DD={} -DROWS={} -DW={} -DLANES={} -DNB={} -DSTAGES={} "
-        "-DMASKED={} -DFUSED={}{}",
-        code_path, row_alignment(s.head_dim), s.head_dim, s.q_len * s.group(), w, lanes, nb, stages,
-        s.causal && s.q_len > 1 ? 1 : 0, splits > 1 ? fused : 0, option_macros(s));
-  }
-  Tuning tuning() const {
-    return {{"path", decode}, {"code_path", code_path}, {"w", w},           {"lanes", lanes},
-            {"nb", nb},       {"stages", stages},       {"splits", splits}, {"fused", fused}};
+    Decode compiled = *this;
+    compiled.fused = splits > 1 ? fused : 0;
+    return fmt::format("-DV=1 -DVW={} -DROWS={} -DMASKED={:d} {}", row_alignment(s.head_dim),
+                       s.q_len * s.group(), s.causal && s.q_len > 1, macros_of(compiled, s));
   }
 };
-
-// Rows that attention_decode.cl takes: q and o of all of them stay in registers.
-constexpr std::int64_t most_decode_rows = 8;
 
 // Candidates for decode. Copies in flight are what counts: about 4.8 TB/s times a loaded latency
 // of a microsecond are 36 KB per multiprocessor; a ring of three or more stages of 16 to 32 KB
 // holds two to three times that.
-inline std::vector<Decode> nvidia_decode(const Sizes& s, const Room& room) {
+inline std::vector<Tuning> decode_tunings(const Sizes& s, const common::Device& device) {
   const std::int64_t rows = s.q_len * s.group();
-  if (rows > most_decode_rows) return {};
+  if (rows > Decode::most_rows) return {};
   const std::int64_t keys = s.most_keys(s.q_len);
   const std::int64_t vector = row_alignment(s.head_dim);
   const std::int64_t vectors = ceil_div(s.head_dim, vector);
@@ -95,28 +92,29 @@ inline std::vector<Decode> nvidia_decode(const Sizes& s, const Room& room) {
       for (const std::int64_t nb : {2, 4, 1}) {
         for (const std::int64_t stages : {3, 4, 6, 2}) {
           const Decode d = {1, w, lanes_of_key, nb, stages, 1, 1};
-          const std::int64_t bytes = d.local_bytes(s.head_dim, rows);
           // Two to four groups at a time per multiprocessor.
-          if (room.at_a_time(bytes) >= 2 && room.at_a_time(bytes) <= 4) list.push_back(d);
+          const std::int64_t groups = at_a_time(device, d.local_bytes(s));
+          if (groups >= 2 && groups <= 4) list.push_back(d);
         }
       }
     }
   }
   for (const std::int64_t w : {128, 64, 32}) list.push_back({1, w, 32, 1, 2, 1, 1});
-  std::erase_if(list, [&](const Decode& d) { return !d.fits(room, s.head_dim, rows); });
+  std::vector<Tuning> tunings;
   for (Decode& d : list) {
-    const std::int64_t at_a_time =
-        std::clamp<std::int64_t>(room.local_bytes / d.local_bytes(s.head_dim, rows), 1,
-                                 std::max<std::int64_t>(1, 512 / d.w));
-    const std::int64_t slots = room.units * at_a_time;
+    if (d.defect(s, device)) continue;
+    const std::int64_t groups = std::clamp<std::int64_t>(device.local_limit(1) / d.local_bytes(s),
+                                                         1, std::max<std::int64_t>(1, 512 / d.w));
+    const std::int64_t slots = device.info.compute_units * groups;
     // Starting and ending takes the time of about 8 MB of reading, shared by all slots.
     const double start = 8e6 / (8.0 * static_cast<double>(s.head_dim * slots));
     d.splits = best_splits(s.batch * s.kv_heads, keys, slots, start, static_cast<double>(rows),
                            std::max<std::int64_t>(1, keys / (d.w / d.lanes * d.nb)));
     d.splits = std::max<std::int64_t>(
         1, ceil_div(keys, std::max<std::int64_t>(1, ceil_div(keys, d.splits))));
+    tunings.push_back(common::tuning_of(d));
   }
-  return list;
+  return tunings;
 }
 
 }  // namespace rooflane::attention

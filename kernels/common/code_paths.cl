@@ -48,6 +48,9 @@ COPY_NOW(1)
     (to)[2] = y4.z;                                  \
     (to)[3] = y4.w;                                  \
   }
+// to[i] … to[i + 3] = four floats of local memory; their place `from` is an expression of i.
+#define GET_FOURS(to, count, from) \
+  _Pragma("unroll") for (int i = 0; i < (count); i += 4) GET4((to) + i, __local, from)
 #if VW == 4
 #define GET_VECTOR GET4
 #elif VW == 2
@@ -205,7 +208,8 @@ float near_max(float value, __local float* scratch, int along, int apart) {
 
 // Fragments of matrix units. A warp is 32 lanes: with CODE_PATH=1 as many work-items, with CODE_PATH=0 one
 // work-item that plays them all, so that no barrier is needed inside a warp. What a lane holds is an
-// array with a dimension WARP_LANES, which loops `for (int l = 0; l < WARP_LANES; ++l)` go through.
+// array with a dimension WARP_LANES, which EACH_LANE goes through. EVERY: a loop that is written out where
+// lanes are work-items.
 #if CODE_PATH == 1
 #define WARP_LANES 1
 #define LANE_OF(lid, l) ((lid) % 32)
@@ -217,6 +221,8 @@ float near_max(float value, __local float* scratch, int along, int apart) {
 #define WARP_OF(lid) (lid)
 #define UNROLL_LANES
 #endif
+#define EVERY(i, count) UNROLL_LANES for (int i = 0; i < (count); ++i)
+#define EACH_LANE(l) EVERY(l, WARP_LANES)
 
 // Parameters of kernels with groups that may share a row.
 #if SPLITS > 1

@@ -9,6 +9,18 @@
 #define Q4_0 7
 #define Q4_1 8
 #define S8C 9
+// Their elements in memory, by number; of blocks the bytes. ELEMENT(TYPE) is one of them.
+#define ELEMENT_0 float
+#define ELEMENT_1 ushort
+#define ELEMENT_2 ushort
+#define ELEMENT_3 char
+#define ELEMENT_4 uchar
+#define ELEMENT_5 int
+#define ELEMENT_6 uchar
+#define ELEMENT_7 uchar
+#define ELEMENT_8 uchar
+#define ELEMENT_9 char
+#define ELEMENT(TYPE) CAT(ELEMENT_, TYPE)
 
 #if CODE_PATH == 1
 float float_of_half(ushort bits) {

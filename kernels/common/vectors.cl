@@ -20,6 +20,13 @@ typedef CAT(float, V) floatv;
 #define VSTORE(v, p) CAT(vstore, V)(v, 0, p)
 #endif
 
+// A bfloat16: the upper half of the float; a NaN, which rounding could carry into the sign, is made
+// quiet.
+ushort bfloat_of(float x) {
+  const uint bits = as_uint(x);
+  return isnan(x) ? (bits >> 16) | 64 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+
 // Elements of tensors in memory, by -DFLOAT16 and -DBFLOAT16 shorter than the floats that are
 // computed with. GLOAD and GSTORE: vectors of them as floatv; stores round to nearest, ties to even.
 #if defined(FLOAT16)
@@ -52,11 +59,6 @@ typedef CAT(uint, V) uintv;
 #define LOAD_USHORTS(p) CAT(vload, V)(0, p)
 #define STORE_USHORTS(v, p) CAT(vstore, V)(v, 0, p)
 #endif
-// The upper half of the float; a NaN, which rounding could carry into the sign, is made quiet.
-ushort bfloat_of(float x) {
-  const uint bits = as_uint(x);
-  return isnan(x) ? (bits >> 16) | 64 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-}
 #define LOAD_ONE(p, i) as_float((uint)(p)[i] << 16)
 #define STORE_ONE(v, p, i) ((p)[i] = bfloat_of(v))
 #define GLOAD(p) AS_FLOATV(TO_UINTV(LOAD_USHORTS(p)) << 16)

@@ -25,15 +25,10 @@
 // Loops over an item's micro-tiles: unrolled where the tiles are registers; memory needs none of it,
 // and compilers take minutes over it.
 #if RESIDENT
-#define UNROLL_TILES _Pragma("unroll")
+#define TILES EACH
 #else
-#define UNROLL_TILES
+#define TILES(i, count) for (int i = 0; i < (count); ++i)
 #endif
-#define EACH_TILE(mi, ni)                \
-  UNROLL_TILES                           \
-  for (int mi = 0; mi < MT; ++mi)        \
-    UNROLL_TILES                         \
-    for (int ni = 0; ni < ACROSS; ++ni)
 
 // tile[p][i] = NUMBER(i, p) for i < LENGTH and p < BK; zero from `left` and `k_left` on. Consecutive
 // items go along the contiguous axis, which is k with ALONG_K=1.
@@ -72,10 +67,9 @@
 
 // sum += the tile of a, from this item's first row on, times that of b, from its first column on.
 // Inlined, since a call would put the sums in memory.
+INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV], __local const number* a_at,
+                            __local const number* b_at, int steps) {
 #if RESIDENT
-INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV],
-                                                   __local const number* a_at,
-                                                   __local const number* b_at, int steps) {
   for (int p = 0; p < steps; ++p, a_at += LDA, b_at += LDB) {
     number x[MT][TM];
     numberv y[ACROSS][TV];
@@ -84,11 +78,7 @@ INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV],
       y[ni][j] = *(__local const numberv*)(b_at + TILE_COL(ni, 0) + j * V);
     EACH(mi, MT) EACH(ni, ACROSS) EACH(i, TM) EACH(j, TV) sum[mi][ni][i][j] += x[mi][i] * y[ni][j];
   }
-}
 #else
-INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV],
-                                                   __local const number* a_at,
-                                                   __local const number* b_at, int steps) {
   for (int ni = 0; ni < ACROSS; ++ni)
     for (int mi = 0; mi < MT; ++mi) {
       numberv part[TM][TV];
@@ -99,8 +89,8 @@ INLINED void multiply_tiles(numberv (*sum)[ACROSS][TM][TV],
         EACH(i, TM) EACH(j, TV) part[i][j] += x[i] * *(__local const numberv*)(y + j * V);
       EACH(i, TM) EACH(j, TV) sum[mi][ni][i][j] = part[i][j];
     }
-}
 #endif
+}
 
 // Groups along one axis of the grid: row tiles fastest, then column tiles, then the batch, so that
 // groups that run together share columns of b. b_scale: of each column of s8c. k = 0 reads neither
@@ -121,11 +111,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm(
   b += batch * B_ELEMENTS(n * (1 + GATE), k);
 
   numberv sum[MT][ACROSS][TM][TV];
-  EACH_TILE(mi, ni)
-    UNROLL_TILES
-    for (int i = 0; i < TM; ++i)
-      UNROLL_TILES
-      for (int j = 0; j < TV; ++j) sum[mi][ni][i][j] = (numberv)(0);
+  TILES(mi, MT) TILES(ni, ACROSS) TILES(i, TM) TILES(j, TV) sum[mi][ni][i][j] = (numberv)(0);
 
   for (int p0 = 0; p0 < k; p0 += BK) {
     FILL_TILE(a_tile, LDA, BM, !TRANS_A, m - row0, k - p0, A_NUMBER)
@@ -143,22 +129,15 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm(
   c += batch * m * n;
   c0 += batch * m * n;
   residual += batch * m * n;
-  UNROLL_TILES
-  for (int mi = 0; mi < MT; ++mi)
-    UNROLL_TILES
-    for (int ni = 0; ni < NT; ++ni)
-      UNROLL_TILES
-      for (int i = 0; i < TM; ++i)
-        UNROLL_TILES
-        for (int j = 0; j < TV; ++j) {
-          const int row = row0 + TILE_ROW(mi, ly) + i;
-          const int col = col0 + TILE_COL(ni, lx) + j * V;
-          if (row >= m) continue;
+  TILES(mi, MT) TILES(ni, NT) TILES(i, TM) TILES(j, TV) {
+    const int row = row0 + TILE_ROW(mi, ly) + i;
+    const int col = col0 + TILE_COL(ni, lx) + j * V;
+    if (row >= m) continue;
 #if GATE
-          const numberv value = gated(sum[mi][ni][i][j], sum[mi][NT + ni][i][j]);
+    const numberv value = gated(sum[mi][ni][i][j], sum[mi][NT + ni][i][j]);
 #else
-          const numberv value = sum[mi][ni][i][j];
+    const numberv value = sum[mi][ni][i][j];
 #endif
-          put_vector(value, (long)row * n + col, col, n - col, OUTPUT);
-        }
+    put_vector(value, (long)row * n + col, col, n - col, OUTPUT);
+  }
 }

@@ -1,24 +1,8 @@
 // Elements of a and b in memory, of any number format (A_TYPE and B_TYPE are formats of gemm_output.cl),
 // and what they are decoded to before they are multiplied: float32, or int32 for integers.
 
-#if A_TYPE == F32
-typedef float a_element;
-#elif A_TYPE == F16 || A_TYPE == BF16
-typedef ushort a_element;
-#elif A_TYPE == S8
-typedef char a_element;
-#else
-typedef uchar a_element;
-#endif
-#if B_TYPE == F32
-typedef float b_element;
-#elif B_TYPE == F16 || B_TYPE == BF16
-typedef ushort b_element;
-#elif B_TYPE == S8 || B_TYPE == S8C
-typedef char b_element;
-#else
-typedef uchar b_element;
-#endif
+typedef ELEMENT(A_TYPE) a_element;
+typedef ELEMENT(B_TYPE) b_element;
 
 #define DECODE(TYPE, x) \
   ((TYPE) == F16 ? float_of_half((ushort)(x)) : (TYPE) == BF16 ? float_of_bfloat((ushort)(x)) : (x))

@@ -42,36 +42,28 @@
 #define WARP_ROW (WARP_OF(LOCAL_ID) / WN * (MT * 16))
 #define WARP_COL (WARP_OF(LOCAL_ID) % WN * (NT * 8))
 
-#define LOAD_WORDS(x, tile, STEP, ROW_, R)                                                      \
-  UNROLL_LANES                                                                                  \
-  for (int l = 0; l < WARP_LANES; ++l) {                                                        \
-    const int g = LANE_OF(LOCAL_ID, l) / 4;                                                     \
-    const int q = LANE_OF(LOCAL_ID, l) % 4;                                                     \
-    UNROLL_LANES                                                                                \
-    for (int r = 0; r < 4; ++r)                                                                 \
-      (x)[l][r] = *(__local const uint*)((tile) + WORD_PLACE(STEP, ROW_, R));                   \
+// Fragment i of a, or fragments 2i and 2i + 1 of b, at step s of a tile. Words of float32 lie at (STEP,
+// ROW_) where an operand is wide.
+#define LOAD_FRAGMENT(x, WIDE, tile, PLACE, STEP, ROW_, R)                                      \
+  {                                                                                             \
+    const int lane = LANE_OF(LOCAL_ID, 0);                                                      \
+    if ((WIDE) && BYTES == 4) {                                                                 \
+      EACH_LANE(l) EVERY(r, 4) {                                                                \
+        const int g = LANE_OF(LOCAL_ID, l) / 4, q = LANE_OF(LOCAL_ID, l) % 4;                   \
+        (x)[l][r] = *(__local const uint*)((tile) + WORD_PLACE(STEP, ROW_, R));                 \
+      }                                                                                         \
+    } else if (WIDE) {                                                                          \
+      LOAD_MATRICES(TRANSPOSED, x, tile, PLACE, i, s);                                          \
+    } else {                                                                                    \
+      LOAD_MATRICES(STRAIGHT, x, tile, PLACE, i, s);                                            \
+    }                                                                                           \
   }
-
-// Fragment i of a, and fragments 2i and 2i + 1 of b, at step s of a tile.
 INLINED void load_a(uint (*x)[4], __local const uchar* tile, int i, int s) {
-  const int lane = LANE_OF(LOCAL_ID, 0);
-#if A_WIDE && BYTES == 4
-  LOAD_WORDS(x, tile, 8 * s + q + r / 2 * 4, A_ROW(i) + g + r % 2 * 8, BM)
-#elif A_WIDE
-  LOAD_MATRICES(TRANSPOSED, x, tile, A_PLACE, i, s);
-#else
-  LOAD_MATRICES(STRAIGHT, x, tile, A_PLACE, i, s);
-#endif
+  LOAD_FRAGMENT(x, A_WIDE, tile, A_PLACE, 8 * s + q + r / 2 * 4, A_ROW(i) + g + r % 2 * 8, BM)
 }
 INLINED void load_b(uint (*y)[4], __local const uchar* tile, int i, int s) {
-  const int lane = LANE_OF(LOCAL_ID, 0);
-#if B_WIDE && BYTES == 4
-  LOAD_WORDS(y, tile + A_BYTES, 8 * s + q + r % 2 * 4, B_COL(i) + g + r / 2 * 8, BN)
-#elif B_WIDE
-  LOAD_MATRICES(TRANSPOSED, y, tile + A_BYTES, B_PLACE, i, s);
-#else
-  LOAD_MATRICES(STRAIGHT, y, tile + A_BYTES, B_PLACE, i, s);
-#endif
+  LOAD_FRAGMENT(y, B_WIDE, tile + A_BYTES, B_PLACE, 8 * s + q + r % 2 * 4,
+                B_COL(i) + g + r / 2 * 8, BN)
 }
 
 #if TYPE == F32
@@ -82,14 +74,10 @@ INLINED void load_b(uint (*y)[4], __local const uchar* tile, int i, int s) {
 #else
 #define PARTS_OF(big, small, x, l, r) SPLIT_TF32(big, small, as_float(x[0][l][r]) * UPSCALE)
 #endif
-#define LOAD_PARTS(LOAD, tile, i, s, BIG, SMALL)                                                \
-  uint x[1 + PACKED][WARP_LANES][4];                                                            \
-  UNROLL_LANES                                                                                  \
-  for (int part = 0; part <= PACKED; ++part) LOAD(x[part], tile, i, s + 2 * part);              \
-  UNROLL_LANES                                                                                  \
-  for (int l = 0; l < WARP_LANES; ++l)                                                          \
-    UNROLL_LANES                                                                                \
-    for (int r = 0; r < 4; ++r) PARTS_OF(BIG, SMALL, x, l, r)
+#define LOAD_PARTS(LOAD, tile, i, s, BIG, SMALL)                     \
+  uint x[1 + PACKED][WARP_LANES][4];                                 \
+  EVERY(part, 1 + PACKED) LOAD(x[part], tile, i, s + 2 * part);      \
+  EACH_LANE(l) EVERY(r, 4) PARTS_OF(BIG, SMALL, x, l, r)
 INLINED void load_parts_a(float (*big)[4], float (*small)[4], __local const uchar* tile, int i,
                           int s) {
   LOAD_PARTS(load_a, tile, i, s, big[l][r], small[l][r])

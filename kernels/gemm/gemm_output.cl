@@ -4,36 +4,29 @@
 // Integers are multiplied and summed exactly, and nothing follows their product.
 #define INTEGERS (C_TYPE == S32)
 #if INTEGERS
-typedef int number;
-typedef int4 number4;
-#define NUMBER_VECTOR CAT(int, V)
+#define NUMBER int
 #else
-typedef float number;
-typedef float4 number4;
-#define NUMBER_VECTOR CAT(float, V)
+#define NUMBER float
 #endif
+typedef NUMBER number;
+typedef CAT(NUMBER, 4) number4;
+typedef ELEMENT(C_TYPE) stored;
 #if V == 1
 typedef number numberv;
+typedef stored storedv;
 #else
-typedef NUMBER_VECTOR numberv;
+typedef CAT(NUMBER, V) numberv;
+typedef CAT(ELEMENT(C_TYPE), V) storedv;
 #endif
 
 #if C_TYPE == F16 || C_TYPE == BF16
-typedef ushort stored;
-#if V == 1
-typedef ushort storedv;
-#else
-typedef CAT(ushort, V) storedv;
-#endif
-// The upper half of the float; a NaN, which rounding could carry into the sign, is made quiet.
 ushort stored_of(float v) {
 #if C_TYPE == F16
   ushort bits;
   vstore_half_rte(v, 0, (__private half*)&bits);
   return bits;
 #else
-  const uint bits = as_uint(v);
-  return (ushort)(isnan(v) ? (bits >> 16) | 64 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+  return bfloat_of(v);
 #endif
 }
 #define NUMBER_OF(x) (C_TYPE == F16 ? float_of_half(x) : float_of_bfloat(x))
@@ -62,13 +55,10 @@ numberv numberv_of(storedv x) {
   stored from[V];
   number to[V];
   VSTORE(x, from);
-#pragma unroll
-  for (int i = 0; i < V; ++i) to[i] = NUMBER_OF(from[i]);
+  EACH(i, V) to[i] = NUMBER_OF(from[i]);
   return VLOAD(to);
 }
 #else
-typedef number stored;
-typedef numberv storedv;
 #define stored_of(v) (v)
 #define NUMBER_OF(x) (x)
 #define storedv_of(v) (v)
@@ -92,22 +82,16 @@ typedef numberv storedv;
 #define OUTPUT_PARAMS OUTPUT_OF()
 #define OUTPUT c0, c, alpha, beta, bias, residual
 
-number one_result(number sum, long at, int col OUTPUT_PARAMS) {
-#if INTEGERS
-  return sum;
-#else
-  float v = alpha * sum;
-  if (beta != 0.0f) v += beta * NUMBER_OF(c0[at]);
-#if CHAIN
-  v = epilogue_one(v, HAS_BIAS ? bias[col] : 0.0f, HAS_ADD ? NUMBER_OF(residual[at]) : 0.0f);
-#endif
-  return v;
-#endif
-}
-
 // Element `at` of c, in column `col`.
 void put_one(number sum, long at, int col OUTPUT_PARAMS) {
-  c[at] = stored_of(one_result(sum, at, col, OUTPUT));
+#if !INTEGERS
+  sum *= alpha;
+  if (beta != 0.0f) sum += beta * NUMBER_OF(c0[at]);
+#if CHAIN
+  sum = epilogue_one(sum, HAS_BIAS ? bias[col] : 0.0f, HAS_ADD ? NUMBER_OF(residual[at]) : 0.0f);
+#endif
+#endif
+  c[at] = stored_of(sum);
 }
 
 // V neighbours, the first `count` of them; `col` is a multiple of V.
@@ -116,8 +100,7 @@ void put_vector(numberv sum, long at, int col, int count OUTPUT_PARAMS) {
 #if !C_VECTORS
     number one[V];
     VSTORE(sum, one);
-#pragma unroll
-    for (int i = 0; i < V; ++i)
+    EACH(i, V)
       if (i < count) put_one(one[i], at + i, col + i, OUTPUT);
 #endif
     return;

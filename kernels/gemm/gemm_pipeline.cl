@@ -80,18 +80,15 @@
     }                                                                                       \
   }
 
-#if A_DEEP
-#define COPY_A_TILE(to, p0, WHOLE) COPY_DEEP(to, A_LD, BM, a + (p0), lda, a_left, WHOLE)
-#else
-#define COPY_A_TILE(to, p0, WHOLE) \
-  COPY_WIDE(to, A_LD, BM, a + (p0) * lda, lda, a_left, COPY_A, WHOLE)
-#endif
-#if B_DEEP
-#define COPY_B_TILE(to, p0, WHOLE) COPY_DEEP(to, B_LD, BN, b + (p0), ldb, b_left, WHOLE)
-#else
-#define COPY_B_TILE(to, p0, WHOLE) \
-  COPY_WIDE(to, B_LD, BN, b + (p0) * ldb, ldb, b_left, COPY_B, WHOLE)
-#endif
+#define COPY_TILE(to, LD, length, DEEP, from, ld, length_left, p0, COPY, WHOLE) \
+  if (DEEP) {                                                                   \
+    COPY_DEEP(to, LD, length, (from) + (p0), ld, length_left, WHOLE)            \
+  } else {                                                                      \
+    COPY_WIDE(to, LD, length, (from) + (p0) * (ld), ld, length_left, COPY, WHOLE) \
+  }
+#define COPY_TILES(WHOLE)                                                        \
+  COPY_TILE(a_to, A_LD, BM, A_DEEP, from.a, from.lda, from.a_left, p0, COPY_A, WHOLE) \
+  COPY_TILE(b_to, B_LD, BN, B_DEEP, from.b, from.ldb, from.b_left, p0, COPY_B, WHOLE)
 
 // Where a group's tiles come from: its first elements, floats of a row, rows that exist, and the end of its
 // share of k.
@@ -103,27 +100,14 @@ typedef struct {
 // Starts the copies of the tile that begins at step p0 of k.
 INLINED void copy_tiles(__local float* a_to, __local float* b_to, Source from, long p0) {
   const int lid = get_local_id(0);
-  __global const float *a = from.a, *b = from.b;
-  const int lda = from.lda, ldb = from.ldb, a_left = from.a_left, b_left = from.b_left;
   const int k_left = (int)min(from.k_end - p0, (long)BK);
-  if (a_left == BM && b_left == BN && k_left == BK) {
-    COPY_A_TILE(a_to, p0, 1)
-    COPY_B_TILE(b_to, p0, 1)
+  if (from.a_left == BM && from.b_left == BN && k_left == BK) {
+    COPY_TILES(1)
   } else {
-    COPY_A_TILE(a_to, p0, 0)
-    COPY_B_TILE(b_to, p0, 0)
+    COPY_TILES(0)
   }
 }
 
-// to[i] = the item's i-th row or column at step p of the tile.
-#define LOAD(to, count, tile, LD, first, AT, p)                                             \
-  _Pragma("unroll") for (int i = 0; i < (count); i += 4) {                                  \
-    const float4 four = *(__local const float4*)((tile) + (p) * (LD) + (first) + AT(i));    \
-    (to)[i] = four.x;                                                                       \
-    (to)[i + 1] = four.y;                                                                   \
-    (to)[i + 2] = four.z;                                                                   \
-    (to)[i + 3] = four.w;                                                                   \
-  }
 // Four sums as one vector, for the memory of others that add up the same tile. A vector pins its
 // parts to registers in a row, and y is loaded as vectors too; neighbours are exchanged, so that a
 // sum is in the other bank than its y. (By count of the machine code straight ones take 8150
@@ -139,11 +123,7 @@ INLINED void copy_tiles(__local float* a_to, __local float* b_to, Source from, l
     sum[i][j + 3] += part.z;    \
   }
 
-#define EACH_FOUR(i, j)              \
-  _Pragma("unroll")                  \
-  for (int i = 0; i < TM; ++i)       \
-    _Pragma("unroll")                \
-    for (int j = 0; j < TN; j += 4)
+#define EACH_FOUR(i, j) EACH(i, TM) _Pragma("unroll") for (int j = 0; j < TN; j += 4)
 
 // Rows and columns of an item's warp within the tile, and its first step of k.
 #define SHARE (WK == 1 ? 0 : lid / MN_ITEMS)
@@ -161,8 +141,8 @@ INLINED void load_step(float* x, float* y, __local const float* a_tile, __local 
   const int lid = get_local_id(0);
   const int lane_m = lid % 32 % LM;
   const int lane_n = lid % 32 / LM;
-  LOAD(x, TM, a_tile, A_LD, WARP_ROW, ROW_AT, SHARE * STEPS + p)
-  LOAD(y, TN, b_tile, B_LD, WARP_COL, COL_AT, SHARE * STEPS + p)
+  GET_FOURS(x, TM, a_tile + (SHARE * STEPS + p) * A_LD + WARP_ROW + ROW_AT(i))
+  GET_FOURS(y, TN, b_tile + (SHARE * STEPS + p) * B_LD + WARP_COL + COL_AT(i))
 }
 // Rows there and back: where they reverse, y[j] is still at hand. Hopper reads two banks of registers once
 // a clock, and a multiply-add of three new operands takes two clocks: 8 + 1 a row of 8 straight on.
@@ -175,8 +155,7 @@ INLINED void multiply_step(float (*sum)[TN], const float* x, const float* y) {
 // sum += the group's share of k, from k_begin on.
 INLINED void multiply_share(float (*sum)[TN], __local float* a_tiles, __local float* b_tiles,
                             Source from, long k_begin) {
-#pragma unroll
-  for (int s = 0; s < STAGES - 1; ++s) {
+  EACH(s, STAGES - 1) {
     const long p0 = k_begin + s * BK;
     if (p0 < from.k_end) copy_tiles(a_tiles + s * A_TILE, b_tiles + s * B_TILE, from, p0);
     copies_commit();
@@ -195,8 +174,7 @@ INLINED void multiply_share(float (*sum)[TN], __local float* a_tiles, __local fl
       copy_tiles(a_tiles + free_slot * A_TILE, b_tiles + free_slot * B_TILE, from, ahead);
     copies_commit();
     const int next_slot = slot == STAGES - 1 ? 0 : slot + 1;
-#pragma unroll
-    for (int p = 0; p < STEPS; ++p) {
+    EACH(p, STEPS) {
       // The next step's operands arrive while this one's are multiplied, across tiles too.
       if (p < STEPS - 1) {
         load_step(x[(p + 1) % 2], y[(p + 1) % 2], a_tiles + slot * A_TILE, b_tiles + slot * B_TILE,
@@ -220,13 +198,11 @@ INLINED void add_shares(float (*sum)[TN], __local float* all_tiles) {
   for (int half_shares = WK / 2; half_shares > 0; half_shares /= 2) {
     __local float4* handed = (__local float4*)all_tiles + lid % (half_shares * MN_ITEMS);
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (SHARE >= half_shares && SHARE < 2 * half_shares) {
+    if (SHARE >= half_shares && SHARE < 2 * half_shares)
       EACH_FOUR(i, j) handed[(i * TN + j) / 4 * half_shares * MN_ITEMS] = FOUR(i, j);
-    }
     barrier(CLK_LOCAL_MEM_FENCE);
-    if (SHARE < half_shares) {
+    if (SHARE < half_shares)
       EACH_FOUR(i, j) ADD_FOUR(i, j, handed[(i * TN + j) / 4 * half_shares * MN_ITEMS])
-    }
   }
 }
 
@@ -292,9 +268,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
 #endif
 #if SPLIT == 1 || SPLIT == 3
   __global float4* own = all + (long)work.split * fours;
-  if (SHARE == 0) {
-    EACH_FOUR(i, j) own[(i * TN + j) / 4 * MN_ITEMS] = FOUR(i, j);
-  }
+  if (SHARE == 0) EACH_FOUR(i, j) own[(i * TN + j) / 4 * MN_ITEMS] = FOUR(i, j);
 #endif
 #if SPLIT == 1
   return;
@@ -307,11 +281,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_pipeline(
   if (SHARE > 0) return;
 #endif
 #if SPLIT >= 2
-  for (int s = 0; s < SPLITS; ++s) {
-    EACH_FOUR(i, j) {
-      ADD_FOUR(i, j, load_shared(all + (long)s * fours + (i * TN + j) / 4 * MN_ITEMS))
-    }
-  }
+  for (int s = 0; s < SPLITS; ++s)
+    EACH_FOUR(i, j) ADD_FOUR(i, j, load_shared(all + (long)s * fours + (i * TN + j) / 4 * MN_ITEMS))
 #endif
   store_sums(sum, work, m, n, OUTPUT);
 }

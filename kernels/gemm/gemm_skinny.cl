@@ -26,10 +26,8 @@
 // Floats per copy of x: several where both memories have them side by side.
 #if X_DEEP && ROWS
 #define X_COPY XW
-#define COPY_SOME CAT(copy_async, XW)
 #else
 #define X_COPY 1
-#define COPY_SOME copy_async1
 #endif
 #if STORED
 typedef uchar w_element;
@@ -42,16 +40,16 @@ void copy_x(__local float* x_tile, __global const float* x, int p0, int few, int
     const int i = X_DEEP ? at / KC : at % FEW;
     const int p = X_DEEP ? at % KC : at / FEW;
     const int count = i < few ? clamp(k_end - (p0 + p), 0, X_COPY) : 0;
-    COPY_SOME(x_tile + X_PLACE(i, p), count > 0 ? x + X_FROM(i, p0 + p) : x, count);
+    CAT(copy_async, X_COPY)
+    (x_tile + X_PLACE(i, p), count > 0 ? x + X_FROM(i, p0 + p) : x, count);
   }
 }
 
 // sum += KC steps of k from p0 on; w: this item's first element of each row, or of its columns, at
 // step 0. Inlined, since a call would put the sums in memory.
+INLINED void multiply_tile(float (*sum)[FEW], __global const float** w, __local const float* x_tile,
+                           int p0, int k_end, int many) {
 #if ROWS
-INLINED void multiply_tile(float (*sum)[FEW], __global const float** w,
-                                                  __local const float* x_tile, int p0, int k_end,
-                                                  int many) {
   const int lane = get_local_id(0) % 32;
 #pragma unroll UNROLL
   for (int q = 0; q < KC; q += 32 * VW) {
@@ -67,11 +65,7 @@ INLINED void multiply_tile(float (*sum)[FEW], __global const float** w,
       EACH(r, R) EACH(c, VW) sum[r][i] = fma(part[r][c], value[c], sum[r][i]);
     }
   }
-}
 #else
-INLINED void multiply_tile(float (*sum)[FEW], __global const float** w,
-                                                  __local const float* x_tile, int p0, int k_end,
-                                                  int many) {
 #pragma unroll UNROLL
   for (int q = get_local_id(0) / 32; q < KC; q += WARPS) {
     float part[VW];
@@ -79,14 +73,13 @@ INLINED void multiply_tile(float (*sum)[FEW], __global const float** w,
     if (p0 + q < k_end) GET_VECTOR(part, __global, w[0] + (long)(p0 + q) * many);
     EACH(i, FEW) EACH(c, VW) sum[c][i] += x_tile[X_PLACE(i, q)] * part[c];
   }
-}
 #endif
+}
 
 // sum = the products of the steps from k_begin to k_end: a tile of x is used, the next one arrives.
-INLINED void multiply_block(float (*sum)[FEW], __global const float** w,
-                                                   __global const float* x, __local float* x_tiles,
-                                                   int k_begin, int k_end, int many, int few,
-                                                   int k) {
+INLINED void multiply_block(float (*sum)[FEW], __global const float** w, __global const float* x,
+                            __local float* x_tiles, int k_begin, int k_end, int many, int few,
+                            int k) {
   EACH(r, R) EACH(i, FEW) sum[r][i] = 0.0f;
   if (k_begin < k_end) copy_x(x_tiles, x, k_begin, few, k, k_end);
   copies_commit();
@@ -154,14 +147,22 @@ float sum_of_lanes(const float* values, __local float* scratch) {
     const float scale = B_TYPE == S8C && k > 0 ? w_scale[j] : 1.0f;                        \
     put_one(AND_UP(scale * (sum), sum_of_up), at, A_IS_W ? (i) : (j), OUTPUT);             \
   }
+#define KEEP_OR_PUT(place, i, j, sum) \
+  {                                   \
+    if (SPLIT)                        \
+      own[place] = sum;               \
+    else                              \
+      PUT(i, j, sum, 0.0f)            \
+  }
 #define PARTS_OF(block, split) \
   (parts + (((batch * blocks) + (block)) * splits + (split)) * (FEW * BLOCK_ROWS))
 
 // The results of a block from its items' sums, or with SPLIT its share of them into `own`.
 #define PLACE int block, __global const float *w_scale, int many, int few, int k, int c_few, int c_many
+#if !STORED
+INLINED void put_block(float (*sum)[FEW], __global float* own, __local float* scratch,
+                       PLACE OUTPUT_PARAMS) {
 #if COLUMNS
-INLINED void put_block(float (*sum)[FEW], __global float* own,
-                                              __local float* scratch, PLACE OUTPUT_PARAMS) {
   const int lid = get_local_id(0);
   const int lane = lid % 32;
   const int warp = lid / 32;
@@ -178,17 +179,11 @@ INLINED void put_block(float (*sum)[FEW], __global float* own,
       if (i < few && j < many) {
         float total = 0.0f;
         for (int s = 0; s < WARPS; ++s) total += scratch[s * 4 * BLOCK + at];
-        if (SPLIT)
-          own[i * BLOCK + at % BLOCK] = total;
-        else
-          PUT(i, j, total, 0.0f)
+        KEEP_OR_PUT(i * BLOCK + at % BLOCK, i, j, total)
       }
     }
   }
-}
-#elif ROWS
-INLINED void put_block(float (*sum)[FEW], __global float* own,
-                                              __local float* scratch, PLACE OUTPUT_PARAMS) {
+#else
   const int lane = get_local_id(0) % 32;
   const int warp = get_local_id(0) / 32;
   UNROLL_LANES
@@ -201,19 +196,16 @@ INLINED void put_block(float (*sum)[FEW], __global float* own,
     const int i = t % FEW;
     const int r = t / FEW;
     const int j = (block * WARPS + warp) * R + r;
-    if (lane < AT_A_TIME && t < RESULTS && i < few && j < many) {
-      if (SPLIT)
-        own[i * BLOCK_ROWS + warp * R + r] = total;
-      else
-        PUT(i, j, total, 0.0f)
-    }
+    if (lane < AT_A_TIME && t < RESULTS && i < few && j < many)
+      KEEP_OR_PUT(i * BLOCK_ROWS + warp * R + r, i, j, total)
   }
+#endif
 }
 #else
 // The warps' sums meet in local memory.
 INLINED void hand_over(float (*sum)[WARP_LANES][LANE_SUMS], __local float* scratch) {
   const int lid = get_local_id(0);
-  EACH(t, SUMS) UNROLL_LANES for (int l = 0; l < WARP_LANES; ++l) EACH(e, LANE_SUMS) {
+  EACH(t, SUMS) EACH_LANE(l) EACH(e, LANE_SUMS) {
     const int lane = LANE_OF(lid, l);
     if (COL_OF(lane, t, e) < COLS)
       scratch[(WARP_OF(lid) * R + ROW_OF(lane, t, e)) * COLS + COL_OF(lane, t, e)] = sum[t][l][e];
@@ -289,13 +281,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
   const int lane = lid % 32;
   const int warp = lid / 32;
   const int group = (int)(get_group_id(0) % groups);
-#if SPLIT == 2
-  const int split = 0;
-  const long batch = get_group_id(0) / groups;
-#else
-  const int split = (int)(get_group_id(0) / groups % splits);
-  const long batch = get_group_id(0) / groups / splits;
-#endif
+  const int shares = SPLIT == 2 ? 1 : splits;
+  const int split = (int)(get_group_id(0) / groups % shares);
+  const long batch = get_group_id(0) / groups / shares;
   const int k_begin = min(split * k_share, k);
   const int k_end = min(k_begin + k_share, k);
   w += batch * many * k;
@@ -327,7 +315,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_skinny(
   barrier(CLK_LOCAL_MEM_FENCE);
   for (int block = group; block < blocks; block += groups) {
     float sum[SUMS][WARP_LANES][LANE_SUMS];
-    EACH(t, SUMS) UNROLL_LANES for (int l = 0; l < WARP_LANES; ++l)
+    EACH(t, SUMS) EACH_LANE(l)
       EACH(e, LANE_SUMS) sum[t][l][e] = 0.0f;
     for (int chunk = unit; chunk < chunks; chunk += WARPS) {
       copies_wait(STAGES - 2);

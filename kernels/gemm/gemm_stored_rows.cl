@@ -29,46 +29,20 @@ typedef ushort4 x_four;
 #if STORED
 #define UNITS (B_TYPE != Q4_1)
 #define IN_BYTES (B_TYPE == S8C || B_TYPE == Q8_0)
-// Steps of k in a chunk: pieces of 16 bytes. ROW_LD: words of a row in local memory. Rows begin 4 or 12 banks
-// apart for reads of 4 bytes a lane, 8 for those of 8 bytes.
-#if B_TYPE == Q4_0
-#define CHUNK 256
-#define CHUNK_WORDS 36
-#define ROW_LD 36
-#elif B_TYPE == Q4_1
-#define CHUNK 256
-#define CHUNK_WORDS 40
-#define ROW_LD 44
-#elif B_TYPE == Q8_0
-#define CHUNK 256
-#define CHUNK_WORDS 68
-#define ROW_LD 68
-#elif B_TYPE == S8C
-#define CHUNK 128
-#define CHUNK_WORDS 32
-#define ROW_LD 36
-#else
-#define CHUNK 64
-#define CHUNK_WORDS 32
-#define ROW_LD 40
-#endif
+// CHUNK: steps of k in a chunk; CHUNK_WORDS of a row of it, in pieces of 16 bytes; ROW_LD: words of a row in
+// local memory (opencl_skinny.cpp). Rows begin 4 or 12 banks apart for reads of 4 bytes a lane, 8 for those
+// of 8 bytes.
 #define PIECES (R * CHUNK_WORDS / 4)
 #define COPIES ((PIECES * WARP_LANES + 31) / 32)  // of a lane
 #define STAGE_WORDS (R * ROW_LD)
 #define STEPS (CHUNK / 16)
 
-// Columns that are added up for a row of x: its parts, or the sums of a row's four lanes.
-#if UNITS
-#define PARTS (A_TYPE == F32 ? 3 : A_TYPE == F16 ? 2 : 1)
+// PARTS: columns that are added up for a row of x, which are its parts, or the sums of a row's four lanes.
 #define X_UPSCALE 16777216.0f
 #define X_DOWNSCALE 5.9604644775390625e-8f
-#else
-#define PARTS 4
-#endif
 #define COLS (FEW * PARTS)
 #define TILES ((COLS + 7) / 8)  // of 8 columns
-// x in local memory, words of a step. UNITS: [column][q][4 of k as bf16], otherwise [row][q][4 of k].
-#define X_STEP (UNITS ? COLS * 8 : FEW * 16)
+// x in local memory, X_STEP words a step. UNITS: [column][q][4 of k as bf16], otherwise [row][q][4 of k].
 
 // Starts the copies of a chunk of k of 16 rows of w, those of c's columns from `col` on: zeros beyond a row's
 // end or the last row. w: where the share of k begins in row 0.
@@ -196,7 +170,6 @@ INLINED void decode_step(uint* a, __local const uint* row, int q, int p, int s, 
   }
 }
 
-typedef float lane_sums[4];
 // sum += a chunk of k; x: its first step's. Sums of matrix units go on for a block of 32, or for a chunk.
 #if IN_BLOCKS
 #define STEPS_OF_PART 2
@@ -208,22 +181,18 @@ typedef float lane_sums[4];
 INLINED void multiply_chunk(float (*sum)[WARP_LANES][4], __local const uint* own,
                             __local const uint* x) {
   const int lid = get_local_id(0);
-#pragma unroll
-  for (int p = 0; p < STEPS / STEPS_OF_PART; ++p) {
+  EACH(p, STEPS / STEPS_OF_PART) {
     float part[TILES][WARP_LANES][4];
-    EACH(t, TILES) UNROLL_LANES for (int l = 0; l < WARP_LANES; ++l) EACH(e, 4) part[t][l][e] = 0.0f;
-#pragma unroll
-    for (int s = 0; s < STEPS_OF_PART; ++s) {
+    EACH(t, TILES) EACH_LANE(l) EACH(e, 4) part[t][l][e] = 0.0f;
+    EACH(s, STEPS_OF_PART) {
       uint a[1 + (B_TYPE == F16)][WARP_LANES][4];
       uint b[WARP_LANES][4];
-      EACH(rest, 1 + (B_TYPE == F16)) UNROLL_LANES for (int l = 0; l < WARP_LANES; ++l) {
+      EACH(rest, 1 + (B_TYPE == F16)) EACH_LANE(l) {
         const int lane = LANE_OF(lid, l);
         decode_step(a[rest][l], own + lane / 4 * ROW_LD, lane % 4, p, s, rest);
       }
-#pragma unroll
-      for (int t = 0; t < TILES; ++t) {
-        UNROLL_LANES
-        for (int l = 0; l < WARP_LANES; ++l) {
+      EACH(t, TILES) {
+        EACH_LANE(l) {
           const int lane = LANE_OF(lid, l);
           uint2 four = (uint2)(0);
           if (t * 8 + lane / 4 < COLS)
@@ -234,8 +203,7 @@ INLINED void multiply_chunk(float (*sum)[WARP_LANES][4], __local const uint* own
         EACH(rest, 1 + (B_TYPE == F16)) MULTIPLY(part[t], a[rest], b, 0);
       }
     }
-    UNROLL_LANES
-    for (int l = 0; l < WARP_LANES; ++l) {
+    EACH_LANE(l) {
       __local const uint* row = own + LANE_OF(lid, l) / 4 * ROW_LD;
       float scale[2];
       EACH(h, 2)
@@ -264,12 +232,10 @@ float byte_above(uint x, uint selector) {
 INLINED void multiply_chunk(float (*sum)[WARP_LANES][2], __local const uint* own,
                             __local const uint* x) {
   const int lid = get_local_id(0);
-  UNROLL_LANES
-  for (int l = 0; l < WARP_LANES; ++l) {
+  EACH_LANE(l) {
     const int lane = LANE_OF(lid, l);
     const int q = lane % 4;
-#pragma unroll
-    for (int s = 0; s < STEPS; ++s) {
+    EACH(s, STEPS) {
       float w[2][4];
       EACH(h, 2) {
         __local const uint* row = own + (lane / 4 + h * 8) * ROW_LD;

@@ -48,70 +48,48 @@ typedef struct {
   int a_ld, b_ld, a_rows, b_rows, b_skip, k_room;
 } Source;
 
-// An item's copy number i of a tile of R rows, deep or wide: zeros where rows from `rows` or bytes of k from
-// k_room on do not exist. Rows from HALF on are `skip` farther on.
+// An item's copy number i of a tile of R rows: zeros where rows from `rows` or bytes of k from k_room on do
+// not exist. Rows from HALF on are `skip` farther on. A copy takes 16 bytes: rows at a step of k (WIDE), or
+// steps of a row.
 #define COPIES(R) (((R)*PIECES + ITEMS - 1) / ITEMS)
 #define ALL_COPIES (COPIES(BM) + COPIES(BN))
-#define COPY_DEEP(i, tile, R, from, ld, rows, k_room, HALF, skip)                               \
+#define COPY(i, tile, R, WIDE, from, ld, rows, k_room, HALF, skip)                              \
   {                                                                                             \
+    const int of_line = (WIDE) ? (R)*BYTES / 16 : PIECES;                                       \
     const int at = (i)*ITEMS + LOCAL_ID;                                                        \
-    const int row = at / PIECES;                                                                \
-    const int piece = at % PIECES;                                                              \
+    const int line = at / of_line;                                                              \
+    const int piece = at % of_line;                                                             \
+    const int row = (WIDE) ? piece * (16 / BYTES) : line;                                       \
+    const int k_byte = (WIDE) ? line * BYTES : piece * 16;                                      \
     const bool is_far = (HALF) < (R) && row >= (HALF);                                          \
-    const bool is_inside = row - (is_far ? (HALF) : 0) < (rows) && piece * 16 < (k_room);       \
-    if ((R)*PIECES % ITEMS == 0 || row < (R))                                                   \
-      copy_async4((__local float*)((tile) + DEEP_PLACE(row, piece)),                            \
-                  (__global const float*)((from) + (long)(row + (is_far ? (skip) : 0)) * (ld) + \
-                                          piece * 16),                                          \
+    const bool is_inside = row - (is_far ? (HALF) : 0) < (rows) && k_byte < (k_room);           \
+    const int own_row = row + (is_far ? (skip) : 0);                                            \
+    if ((R)*PIECES % ITEMS == 0 || line < ((WIDE) ? BK : (R)))                                  \
+      copy_async4((__local float*)((tile) + ((WIDE) ? WIDE_PLACE(line, piece, R)                \
+                                                    : DEEP_PLACE(line, piece))),                \
+                  (__global const float*)((from) + (long)((WIDE) ? line : own_row) * (ld) +     \
+                                          ((WIDE) ? own_row * BYTES : k_byte)),                 \
                   is_inside ? 4 : 0);                                                           \
   }
-#define COPY_WIDE(i, tile, R, from, ld, rows, k_room, HALF, skip)                               \
-  {                                                                                             \
-    const int at = (i)*ITEMS + LOCAL_ID;                                                        \
-    const int step = at / ((R)*BYTES / 16);                                                     \
-    const int row = at % ((R)*BYTES / 16) * (16 / BYTES);                                       \
-    const bool is_far = (HALF) < (R) && row >= (HALF);                                          \
-    const bool is_inside = row - (is_far ? (HALF) : 0) < (rows) && step * BYTES < (k_room);     \
-    if ((R)*PIECES % ITEMS == 0 || step < BK)                                                   \
-      copy_async4((__local float*)((tile) + WIDE_PLACE(step, row * BYTES / 16, R)),             \
-                  (__global const float*)((from) + (long)step * (ld) +                          \
-                                          (row + (is_far ? (skip) : 0)) * BYTES),               \
-                  is_inside ? 4 : 0);                                                           \
-  }
-// Tiles of packed operands lie one after the other (gemm_work.cl).
-#if PACKED
-#define COPY_A COPY_DEEP
-#define COPY_B COPY_DEEP
-#define A_AT(row, step) (((long)(row) / BM * a_ld + (step) / BK * ROW) * BM)
-#define B_AT(col, step) (((long)(col) / BN * b_ld + (step) / BK * ROW) * BN)
-#else
-#if A_WIDE
-#define COPY_A COPY_WIDE
-#define A_AT(row, step) ((long)(step) * a_ld + (row) * BYTES)
-#else
-#define COPY_A COPY_DEEP
-#define A_AT(row, step) ((long)(row) * a_ld + (step) * BYTES)
-#endif
-#if B_WIDE
-#define COPY_B COPY_WIDE
-#define B_AT(col, step) ((long)(step) * b_ld + (col) * BYTES)
-#else
-#define COPY_B COPY_DEEP
-#define B_AT(col, step) ((long)(col) * b_ld + (step) * BYTES)
-#endif
-#endif
+// Where row `row` and step `step` of an operand are. Tiles of packed ones, of R rows, lie one after the other
+// (gemm_work.cl).
+#define PLACE_OF(row, step, R, WIDE, ld)                                                        \
+  (PACKED   ? ((long)(row) / (R) * (ld) + (step) / BK * ROW) * (R)                              \
+   : (WIDE) ? (long)(step) * (ld) + (row) * BYTES                                               \
+            : (long)(row) * (ld) + (step) * BYTES)
+#define A_AT(row, step) PLACE_OF(row, step, BM, A_WIDE, a_ld)
+#define B_AT(col, step) PLACE_OF(col, step, BN, B_WIDE, b_ld)
 // Numbers [from, to) of an item's copies of the next tile; beyond the share of k zeros, into a stage that
 // nobody reads.
 INLINED void copy_some(__local uchar* stage, Source next, int from, int to) {
-  UNROLL_LANES
-  for (int copy = 0; copy < ALL_COPIES; ++copy) {
+  EVERY(copy, ALL_COPIES) {
     if (copy < from || copy >= to) continue;
     if (copy < COPIES(BM)) {
-      COPY_A(copy, stage, BM, next.a, PACKED ? ROW : next.a_ld, PACKED ? BM : next.a_rows,
-             next.k_room, BM, 0)
+      COPY(copy, stage, BM, A_WIDE, next.a, PACKED ? ROW : next.a_ld, PACKED ? BM : next.a_rows,
+           next.k_room, BM, 0)
     } else {
-      COPY_B(copy - COPIES(BM), stage + A_BYTES, BN, next.b, PACKED ? ROW : next.b_ld,
-             PACKED ? BN : next.b_rows, next.k_room, OWN_COLS, next.b_skip)
+      COPY(copy - COPIES(BM), stage + A_BYTES, BN, B_WIDE, next.b, PACKED ? ROW : next.b_ld,
+           PACKED ? BN : next.b_rows, next.k_room, OWN_COLS, next.b_skip)
     }
   }
 }
@@ -121,11 +99,9 @@ INLINED void copy_some(__local uchar* stage, Source next, int from, int to) {
 INLINED void multiply_step(number (*sum)[NT][WARP_LANES][4], uint (*x)[MT][WARP_LANES][4],
                            uint (*y)[NT / 2][WARP_LANES][4], int s, __local const uchar* tile,
                            __local uchar* last, Source next) {
-  UNROLL_LANES
-  for (int i = 0; i < MT; ++i) {
+  EVERY(i, MT) {
     load_a(x[(s + 1) % 2][i], tile, i, (s + 1) % STEPS);
-    UNROLL_LANES
-    for (int j = 0; j < NT / 2; ++j) MULTIPLY(sum[i][j], x[s % 2][i], y[s % 2][j / 2], j % 2);
+    EVERY(j, NT / 2) MULTIPLY(sum[i][j], x[s % 2][i], y[s % 2][j / 2], j % 2);
     UNROLL_LANES
     for (int j = i * (NT / 2) / MT; j < (i + 1) * (NT / 2) / MT; ++j)
       load_b(y[(s + 1) % 2][j], tile, j, (s + 1) % STEPS);
@@ -143,52 +119,28 @@ INLINED void multiply_step(number (*sum)[NT][WARP_LANES][4], uint (*x)[MT][WARP_
 INLINED void multiply_four(number (*sum)[NT][WARP_LANES][4], int first,
                            float (*big_a)[MT][WARP_LANES][4], float (*small_a)[MT][WARP_LANES][4],
                            float (*big_b)[4][WARP_LANES][2], float (*small_b)[4][WARP_LANES][2]) {
-  UNROLL_LANES
-  for (int j = 0; j < 4; ++j) {
+  EVERY(j, 4) {
     float part[MT][WARP_LANES][4];
-    UNROLL_LANES
-    for (int i = 0; i < MT; ++i)
-      UNROLL_LANES
-      for (int l = 0; l < WARP_LANES; ++l)
-        UNROLL_LANES
-        for (int r = 0; r < 4; ++r) part[i][l][r] = 0.0f;
-    UNROLL_LANES
-    for (int s = 0; s < 2; ++s) {
-      UNROLL_LANES
-      for (int i = 0; i < MT; ++i) MMA_TF32(part[i], small_a[s][i], big_b[s][j]);
-      UNROLL_LANES
-      for (int i = 0; i < MT; ++i) MMA_TF32(part[i], big_a[s][i], small_b[s][j]);
+    EVERY(i, MT) EACH_LANE(l) EVERY(r, 4) part[i][l][r] = 0.0f;
+    EVERY(s, 2) {
+      EVERY(i, MT) MMA_TF32(part[i], small_a[s][i], big_b[s][j]);
+      EVERY(i, MT) MMA_TF32(part[i], big_a[s][i], small_b[s][j]);
     }
-    UNROLL_LANES
-    for (int s = 0; s < 2; ++s)
-      UNROLL_LANES
-      for (int i = 0; i < MT; ++i) MMA_TF32(part[i], big_a[s][i], big_b[s][j]);
-    UNROLL_LANES
-    for (int i = 0; i < MT; ++i)
-      UNROLL_LANES
-      for (int l = 0; l < WARP_LANES; ++l)
-        UNROLL_LANES
-        for (int r = 0; r < 4; ++r) sum[i][first + j][l][r] += part[i][l][r];
+    EVERY(s, 2) EVERY(i, MT) MMA_TF32(part[i], big_a[s][i], big_b[s][j]);
+    EVERY(i, MT) EACH_LANE(l) EVERY(r, 4) sum[i][first + j][l][r] += part[i][l][r];
   }
 }
 INLINED void multiply_step(number (*sum)[NT][WARP_LANES][4], int step, __local const uchar* tile,
                            __local uchar* last, Source next) {
   float big_a[2][MT][WARP_LANES][4];
   float small_a[2][MT][WARP_LANES][4];
-  UNROLL_LANES
-  for (int s = 0; s < 2; ++s)
-    UNROLL_LANES
-    for (int i = 0; i < MT; ++i)
-      load_parts_a(big_a[s][i], small_a[s][i], tile, i, 2 * step + s);
+  EVERY(s, 2) EVERY(i, MT) load_parts_a(big_a[s][i], small_a[s][i], tile, i, 2 * step + s);
   UNROLL_LANES
   for (int first = 0; first < NT; first += 4) {
     float big_b[2][4][WARP_LANES][2];
     float small_b[2][4][WARP_LANES][2];
-    UNROLL_LANES
-    for (int s = 0; s < 2; ++s)
-      UNROLL_LANES
-      for (int j = 0; j < 4; j += 2)
-        load_parts_b(big_b[s] + j, small_b[s] + j, tile, (first + j) / 2, 2 * step + s);
+    EVERY(s, 2) EVERY(pair, 2)
+      load_parts_b(big_b[s] + 2 * pair, small_b[s] + 2 * pair, tile, first / 2 + pair, 2 * step + s);
     multiply_four(sum, first, big_a, small_a, big_b, small_b);
   }
   // Not before the first products, which would wait for the addresses.
@@ -200,17 +152,11 @@ INLINED void multiply_step(number (*sum)[NT][WARP_LANES][4], int step, __local c
 INLINED void store_tile(number (*sum)[NT][WARP_LANES][4], __local number* sums,
                         __global number* parts, Work work, int m, int n,
                         int k STRICT_PARAMS OUTPUT_PARAMS) {
-  UNROLL_LANES
-  for (int l = 0; l < WARP_LANES; ++l) {
+  EACH_LANE(l) {
     const int row = WARP_ROW + LANE_OF(LOCAL_ID, l) / 4;
     const int col = WARP_COL + LANE_OF(LOCAL_ID, l) % 4 * 2;
-    UNROLL_LANES
-    for (int i = 0; i < MT; ++i)
-      UNROLL_LANES
-      for (int j = 0; j < NT; ++j)
-        UNROLL_LANES
-        for (int r = 0; r < 4; ++r)
-          sums[(row + 16 * i + r / 2 * 8) * SUM_LD + col + 8 * j + r % 2] = sum[i][j][l][r];
+    EVERY(i, MT) EVERY(j, NT) EVERY(r, 4)
+      sums[(row + 16 * i + r / 2 * 8) * SUM_LD + col + 8 * j + r % 2] = sum[i][j][l][r];
   }
   barrier(CLK_LOCAL_MEM_FENCE);
   const long elements = (long)m * n;
@@ -272,17 +218,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor(
 #endif
 
   number sum[MT][NT][WARP_LANES][4];
-  UNROLL_LANES
-  for (int i = 0; i < MT; ++i)
-    UNROLL_LANES
-    for (int j = 0; j < NT; ++j)
-      UNROLL_LANES
-      for (int l = 0; l < WARP_LANES; ++l)
-        UNROLL_LANES
-        for (int r = 0; r < 4; ++r) sum[i][j][l][r] = 0;
+  EVERY(i, MT) EVERY(j, NT) EACH_LANE(l) EVERY(r, 4) sum[i][j][l][r] = 0;
 
-  UNROLL_LANES
-  for (int t = 0; t < STAGES - 1; ++t) {
+  EVERY(t, STAGES - 1) {
     copy_some(TILE(t), next, 0, ALL_COPIES);
     END_COPIES
   }
@@ -293,10 +231,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor(
 #if AHEAD
   uint x[2][MT][WARP_LANES][4];
   uint y[2][NT / 2][WARP_LANES][4];
-  UNROLL_LANES
-  for (int i = 0; i < MT; ++i) load_a(x[0][i], TILE(0), i, 0);
-  UNROLL_LANES
-  for (int j = 0; j < NT / 2; ++j) load_b(y[0][j], TILE(0), j, 0);
+  EVERY(i, MT) load_a(x[0][i], TILE(0), i, 0);
+  EVERY(j, NT / 2) load_b(y[0][j], TILE(0), j, 0);
 #define FRAGMENTS x, y,
 #else
 #define FRAGMENTS
@@ -304,8 +240,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_tensor(
   for (int t = 0; t < steps; ++t) {
     ANEW(next.a_ld, a_ld);
     ANEW(next.b_ld, b_ld);
-    UNROLL_LANES
-    for (int s = 0; s < STEPS; ++s) {
+    EVERY(s, STEPS) {
       if (!AHEAD) multiply_step(sum, FRAGMENTS s, TILE(stage), TILE(last_stage), next);
       if (s + 1 == STEPS) {
         END_COPIES

@@ -25,8 +25,7 @@
 #define STAGE_BYTES ((BM + BN) * ROW)
 
 // A box of results, 64 rows of 32 columns, and how many of them a consumer has, and has room for.
-#define C_BYTES_2 (C_TYPE == F16 || C_TYPE == BF16)
-#define C_BYTES (C_BYTES_2 ? 2 : 4)
+#define C_BYTES ((int)sizeof(stored))
 #define BOX_COLS 32
 #define BOX_BYTES (64 * BOX_COLS * C_BYTES)
 #define ROW_BOXES (OWN_COLS / BOX_COLS)
@@ -35,14 +34,12 @@
 #define ROUND_BOXES (ALL_BOXES < MOST_BOXES ? ALL_BOXES : MOST_BOXES)
 #define RESULT_BYTES (STAGED ? CONSUMERS * ROUND_BOXES * BOX_BYTES : 0)
 // Rows of a box are swizzled within 64 or 128 bytes, so that items write without bank conflicts.
-#define BOX_PLACE(at) ((at) ^ ((at) >> 3 & (C_BYTES_2 ? 0x30 : 0x70)))
+#define BOX_PLACE(at) ((at) ^ ((at) >> 3 & (C_BYTES == 2 ? 0x30 : 0x70)))
 
 // A stage is filled by so many copies.
 #define A_PIECES (A_WIDE ? BM / 64 : 1)
 #define B_PIECES (B_WIDE ? BN / 64 : 1 + GATE)
 
-// Blocks of 64 columns lie side by side (rows across k).
-#define OPERAND(address) DESCRIPTOR(address, BLOCK)
 // From one wgmma's 32 bytes of k to the next one's.
 #define A_STEP ((A_WIDE ? 16 * ROW : 32) / 16)
 #define B_STEP ((B_WIDE ? 16 * ROW : 32) / 16)
@@ -78,22 +75,18 @@ INLINED void produce(Ring* ring, ulong maps, int n, int k, int k_share, int row_
 
 // Four neighbours of a row of two fragments, from the pairs that two lanes hold: even lanes get those of
 // the left fragment.
-#if INTEGERS
-#define LANE_XOR(x) as_int(lane_xor(as_float(x), 1, 0))
-#else
-#define LANE_XOR(x) lane_xor(x, 1, 0)
-#endif
+#define LANE_XOR(x) CAT(as_, NUMBER)(lane_xor(as_float(x), 1, 0))
 INLINED number4 four_of(const number* left, const number* right, int is_odd) {
   const number x = LANE_XOR(is_odd ? left[0] : right[0]);
   const number y = LANE_XOR(is_odd ? left[1] : right[1]);
   return is_odd ? (number4)(x, y, right[0], right[1]) : (number4)(left[0], left[1], x, y);
 }
-// The same of fragments `left` and `right` of a row of them, half h (8 rows), with what gate=1 makes of it.
-INLINED number4 results_of(const number* sums, int left, int right, int h, int is_odd) {
-  const number4 v = four_of(sums + 4 * left + 2 * h, sums + 4 * right + 2 * h, is_odd);
+// The same of fragments `left` and the next one, half h (8 rows), with what gate=1 makes of it.
+INLINED number4 results_of(const number* sums, int left, int h, int is_odd) {
+  sums += 4 * left + 2 * h;
+  const number4 v = four_of(sums, sums + 4, is_odd);
 #if GATE && SPLITS == 1
-  const number* up = sums + 2 * NT + 2 * h;
-  return gated(v, four_of(up + 4 * left, up + 4 * right, is_odd));
+  return gated(v, four_of(sums + 2 * NT, sums + 2 * NT + 4, is_odd));
 #else
   return v;
 #endif
@@ -101,50 +94,39 @@ INLINED number4 results_of(const number* sums, int left, int right, int h, int i
 
 // A consumer's sums, item by item: `row` and `col` are the item's first.
 INLINED void store_items(number (*sum)[NT * 4], __global number* parts, Work work, int row,
-                              int col, int is_odd, int m, int n, int batches OUTPUT_PARAMS) {
+                         int col, int is_odd, int m, int n, int batches OUTPUT_PARAMS) {
   const long elements = (long)m * n;
-  EACH(i, MT) {
-    EACH(h, 2) {
-      const int own_row = row + i * 64 + h * 8;
-#pragma unroll
-      for (int j = 0; j < NT / (1 + GATE); j += 2) {
-        const int own_col = col + j * 8 + is_odd * 8;
-        const int many = own_row < m ? n - own_col : 0;
-        const long to = (long)own_row * n + own_col;
-        const number4 v = results_of(sum[i], j, j + 1, h, is_odd);
+  EACH(i, MT) EACH(h, 2) EACH(pair, OWN_COLS / 16) {
+    const int own_row = row + i * 64 + h * 8;
+    const int own_col = col + pair * 16 + is_odd * 8;
+    const int many = own_row < m ? n - own_col : 0;
+    const long to = (long)own_row * n + own_col;
+    const number4 v = results_of(sum[i], 2 * pair, h, is_odd);
 #if SPLITS > 1
-        __global number* own =
-            parts + ((long)work.split * batches + work.batch) * elements * (1 + GATE) + to;
-        put_part(own, v, many);
+    __global number* own =
+        parts + ((long)work.split * batches + work.batch) * elements * (1 + GATE) + to;
+    put_part(own, v, many);
 #if GATE
-        put_part(own + elements, results_of(sum[i], j + NT / 2, j + NT / 2 + 1, h, is_odd), many);
+    put_part(own + elements, results_of(sum[i], 2 * pair + NT / 2, h, is_odd), many);
 #endif
 #else
-        put_vector(v, work.batch * elements + to, own_col, many, OUTPUT);
+    put_vector(v, work.batch * elements + to, own_col, many, OUTPUT);
 #endif
-      }
-    }
   }
 }
 
 #if STAGED
-#if C_BYTES_2
-typedef ushort2 stored2;
-#elif INTEGERS
-typedef int2 stored2;
-#else
-typedef float2 stored2;
-#endif
+typedef CAT(ELEMENT(C_TYPE), 2) stored2;
 // What gemm_output.cl does with four neighbours, of two pairs in the columns col and col + 1: the upper
 // one is element `upper` of c, the lower one `lower`, as far as they exist.
 INLINED storedv pairs_at(__global const stored* from, long upper, long lower, int has_upper,
-                              int has_lower) {
+                         int has_lower) {
   const stored2 none = 0;
   return (storedv)(has_upper ? *(__global const stored2*)(from + upper) : none,
                    has_lower ? *(__global const stored2*)(from + lower) : none);
 }
 INLINED storedv pair_results(number4 sum, long upper, long lower, int col, int has_upper,
-                                  int has_lower OUTPUT_PARAMS) {
+                             int has_lower OUTPUT_PARAMS) {
 #if !INTEGERS
   sum *= alpha;
   if (beta != 0.0f) sum += beta * numberv_of(pairs_at(c0, upper, lower, has_upper, has_lower));
@@ -162,7 +144,7 @@ INLINED storedv pair_results(number4 sum, long upper, long lower, int col, int h
 // A consumer's sums by boxes, in which an item has a pair in each of the rows `row` and row + 8 per fragment.
 // `staging`: the consumer's; `col`: the item's in a fragment.
 INLINED void store_boxes(number (*sum)[NT * 4], __local uchar* staging, ulong map, Work work,
-                              int consumer, int row, int col, int m, int n OUTPUT_PARAMS) {
+                         int consumer, int row, int col, int m, int n OUTPUT_PARAMS) {
   const int is_first = get_local_id(0) % 128 == 0;
   const int first_row = work.row + consumer * MT * 64;
 #pragma unroll
@@ -242,8 +224,9 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
     for (int at = k_begin; at < k_end; at += BK) {
       wait_full(&ring);
       const uint tile = tile_of(&ring);
-      const ulong a = OPERAND(tile + consumer * MT * BLOCK);
-      const ulong b = OPERAND(tile + BM * ROW);
+      // Blocks of 64 columns lie side by side (rows across k).
+      const ulong a = DESCRIPTOR(tile + consumer * MT * BLOCK, BLOCK);
+      const ulong b = DESCRIPTOR(tile + BM * ROW, BLOCK);
       EACH(i, MT) WGMMA_FENCE(sum[i]);
       EACH(s, STEPS) EACH(i, MT)
         WGMMA(sum[i], a + i * (BLOCK / 16) + s * A_STEP, b + s * B_STEP, 1);
@@ -262,9 +245,8 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void gemm_wgmma(
     store_boxes(sum, tiles + STAGES * STAGE_BYTES + consumer * ROUND_BOXES * BOX_BYTES,
                 (ulong)(size_t)maps + 256, work, consumer, row, lane % 4 * 2, m, n, OUTPUT);
 #else
-    store_items(sum, parts, work, work.row + consumer * MT * 64 + row,
-                work.col + (lane & 2) * 2, is_odd, m, n,
-                batches, OUTPUT);
+    store_items(sum, parts, work, work.row + consumer * MT * 64 + row, work.col + (lane & 2) * 2,
+                is_odd, m, n, batches, OUTPUT);
 #endif
   }
 #if STAGED

@@ -34,13 +34,7 @@ Work work_of(int number, int row_tiles, int col_tiles, int splits, int rows, int
 // local memory, since columns may be what memory has side by side.
 // PACKED=1: to[batch][tile of `block` rows][16 steps of x][row][16 big parts, 16 small ones], so that a tile
 // is copied in one straight piece.
-#if BYTES == 4
-typedef float bits;
-#elif BYTES == 2
-typedef ushort bits;
-#else
-typedef uchar bits;
-#endif
+typedef ELEMENT(TYPE) bits;
 #define LAY_ITEMS 256
 #define LAY_LD (64 + (BYTES == 4 ? 1 : 2))  // neighbours of a column on different banks
 __kernel __attribute__((reqd_work_group_size(LAY_ITEMS, 1, 1))) void rearrange(
@@ -58,16 +52,14 @@ __kernel __attribute__((reqd_work_group_size(LAY_ITEMS, 1, 1))) void rearrange(
   const int y_step = inner == 1 ? 4 : 0;
   const int x_step = 4 - y_step;
   from += batch * ys * xs + (long)(y0 + y) * outer + (long)(x0 + x) * inner;
-#pragma unroll
-  for (int i = 0; i < 16; ++i) {
+  EACH(i, 16) {
     const bool is_inside = y0 + y + i * y_step < ys && x0 + x + i * x_step < xs;
     tile[(y + i * y_step) * LAY_LD + x + i * x_step] =
         is_inside ? from[(long)i * y_step * outer + (long)i * x_step * inner] : 0;
   }
   barrier(CLK_LOCAL_MEM_FENCE);
 #if PACKED
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
+  EACH(i, 4) {
     const int row = y0 + lid / 16 + 16 * i;
     const int col = x0 + lid % 16 * 4;
     if (row >= ys_to || col >= ld / 2) continue;
@@ -83,8 +75,7 @@ __kernel __attribute__((reqd_work_group_size(LAY_ITEMS, 1, 1))) void rearrange(
     *(__global float4*)(own + 16) = small;
   }
 #else
-#pragma unroll
-  for (int i = 0; i < 16; ++i) {
+  EACH(i, 16) {
     const int row = lid / 64 + 4 * i;
     if (y0 + row < ys_to && x0 + lid % 64 < ld)
       to[(long)(y0 + row) * ld + x0 + lid % 64] = tile[row * LAY_LD + lid % 64];

@@ -5,22 +5,17 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <memory>
 
-#include "backends/opencl_features.hpp"
 #include "core/error.hpp"
-#include "core/math.hpp"
 #include "gemm_cl.hpp"
-#include "generated_catalogue.hpp"
 #include "kernels/gemm/opencl_plans.hpp"
 #include "kernels/gemm/operands_refusal.hpp"
 
 namespace rooflane::gemm {
 namespace {
 
+using common::is_power_of_two;
 using opencl::DeviceInfo;
-using opencl::DeviceKind;
 using std::int64_t;
 
 constexpr Tunable tunables[] = {
@@ -58,39 +53,27 @@ constexpr Tunable tunables[] = {
 };
 
 struct Tile {
-  int64_t v, tm, tv, mt, nt, wx, wy, bk, pad, resident, code_path = 0;
+  int64_t code_path, v, tm, tv, mt, nt, wx, wy, bk, pad, resident;
+  static constexpr int64_t path = path_tiles;
+  static constexpr const char* names[] = {"code_path", "v",  "tm", "tv",  "mt",      "nt",
+                                          "wx",        "wy", "bk", "pad", "resident"};
   int64_t bm() const { return mt * wy * tm; }
   int64_t bn() const { return nt * wx * tv * v; }
   int64_t items() const { return wx * wy; }
-  // With gate=1 a group has two tiles of b.
-  int64_t local_bytes(const Gemm& g) const {
-    return 4 * bk * (bm() + bn() * (g.gate ? 2 : 1) + 2 * pad);
+
+  // Why gemm.cl cannot be built with this tile for this device.
+  std::optional<std::string> defect(const Task& task) const {
+    // With gate=1 a group has two tiles of b.
+    const int64_t local_bytes = 4 * bk * (bm() + bn() * (task.g.gate ? 2 : 1) + 2 * pad);
+    return common::unmet_need(
+        path,
+        {{code_path == 0, "code_path=0"},
+         {is_power_of_two(v) && is_power_of_two(items()) && is_power_of_two(bk),
+          "powers of two for v, bk and wx·wy"},
+         {pad % v == 0, "pad that is a multiple of v"}},
+        {0, items(), local_bytes}, task.device);
   }
 };
-constexpr Field<Tile> fields[] = {{"code_path", &Tile::code_path, 0},
-                                  {"v", &Tile::v},
-                                  {"tm", &Tile::tm},
-                                  {"tv", &Tile::tv},
-                                  {"mt", &Tile::mt},
-                                  {"nt", &Tile::nt},
-                                  {"wx", &Tile::wx},
-                                  {"wy", &Tile::wy},
-                                  {"bk", &Tile::bk},
-                                  {"pad", &Tile::pad, 0},
-                                  {"resident", &Tile::resident}};
-Tile read(const Tuning& tuning) { return read_tuning<Tile>(fields, tuning); }
-Tuning written(const Tile& x) { return tuning_of<Tile>(path_tiles, fields, x); }
-
-// Why gemm.cl cannot be built with this tile for this device.
-std::optional<std::string> defect_of(const Tile& t, const Gemm& g, const DeviceInfo& info) {
-  const auto power = [](int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); };
-  return unmet_need(
-      path_tiles,
-      {{t.code_path == 0, "code_path=0"},
-       {power(t.v) && power(t.items()) && power(t.bk), "powers of two for v, bk and wx·wy"},
-       {t.pad % t.v == 0, "pad that is a multiple of v"}},
-      {0, t.items(), t.local_bytes(g), 0}, info);
-}
 
 // A CPU device runs one item per group: the loops over items that barriers force would put the
 // accumulators in memory. The micro-tile fills the registers (24 of AVX-512's 32 with 8×3, 12 of
@@ -105,9 +88,9 @@ std::vector<Tile> cpu_tiles(const Gemm& g, const DeviceInfo& info) {
   const int64_t nt = g.n <= tv * v ? 1 : 4;
   std::vector<Tile> list;
   for (const int64_t bk : {128, 256, 64}) {
-    list.push_back({v, tm, tv, mt, nt, 1, 1, bk, 0, 0});
-    list.push_back({v, tm, tv, std::min<int64_t>(mt, 4), nt, 1, 1, bk, 0, 0});
-    list.push_back({v, tm, tv, mt, std::min<int64_t>(nt, 2), 1, 1, bk, 0, 0});
+    list.push_back({0, v, tm, tv, mt, nt, 1, 1, bk, 0, 0});
+    list.push_back({0, v, tm, tv, std::min<int64_t>(mt, 4), nt, 1, 1, bk, 0, 0});
+    list.push_back({0, v, tm, tv, mt, std::min<int64_t>(nt, 2), 1, 1, bk, 0, 0});
   }
   return list;
 }
@@ -122,31 +105,61 @@ std::vector<Tile> gpu_tiles(const Gemm& g, const DeviceInfo& info) {
   for (const int64_t micro : {is_large ? 2 : 1, is_large ? 1 : 2}) {
     for (const int64_t bk : {16, 8, 32}) {
       for (const int64_t width : {side, side / 2}) {
-        list.push_back({4, 4, 1, micro, micro, width, width, bk, 4, 1});
+        list.push_back({0, 4, 4, 1, micro, micro, width, width, bk, 4, 1});
       }
     }
   }
   return list;
 }
 
-std::vector<Tuning> tile_tunings(const Gemm& g, const DeviceInfo& info) {
+std::vector<Tuning> tile_tunings(const Task& task) {
   std::vector<Tuning> list;
-  for (const Tile& t : info.kind == DeviceKind::cpu ? cpu_tiles(g, info) : gpu_tiles(g, info)) {
-    if (!defect_of(t, g, info)) list.push_back(written(t));
+  const bool is_cpu = task.device.is_cpu();
+  for (const Tile& t :
+       is_cpu ? cpu_tiles(task.g, task.device.info) : gpu_tiles(task.g, task.device.info)) {
+    if (!t.defect(task)) list.push_back(common::tuning_of(t));
   }
   // Fits every device that OpenCL allows: 16 items, 4 KB of local memory.
-  if (list.empty()) list.push_back(written({4, 4, 1, 1, 1, 4, 4, 16, 4, 1}));
+  if (list.empty()) list.push_back(common::tuning_of(Tile{0, 4, 4, 1, 1, 1, 4, 4, 16, 4, 1}));
   return list;
 }
+
+class TilePlan final : public GemmPlan {
+ public:
+  TilePlan(const Task& task, const Tuning& tuning, const Operands& constants)
+      : GemmPlan(task, tuning) {
+    if (g_.empty()) return;
+    const auto t = read_tuning<Tile>(tuning);
+    const int64_t row_tiles = tiles(g_.m, t.bm());
+    const int64_t col_tiles = tiles(g_.n, t.bn());
+    opencl::KernelCall call = kernel(
+        gemm_cl,
+        fmt::format("-DA_TYPE={} -DTRANS_A={:d} -DTRANS_B={:d}{}{}", number_of(task.a), g_.trans_a,
+                    g_.trans_b, opencl::defines(tuning), output_options(task, t.v)),
+        "gemm");
+    call.set_args(context(), operand("a", constants), operand("b", constants),
+                  operand(task.b == &int8_per_channel ? "b_scale" : "b", constants));
+    add_sizes(call, g_.m, g_.n, g_.reads_ab() ? g_.k : 0, row_tiles, col_tiles);
+    add_output(call);
+    add_step(std::move(call), g_.batch * row_tiles * col_tiles, t.items());
+    path_ = task.c == &int32 ? "integer multiply-add" : "fma";
+  }
+};
+
+constexpr Path tile_path = path_of<Tile, TilePlan>(nullptr);
+// 4, 5 and 6 were paths of earlier versions: stored tunings still name them.
+constexpr std::array<const Path*, 8> paths = {&tile_path, &pipeline, &skinny, &tensor,
+                                              nullptr,    nullptr,   nullptr, &wgmma};
 
 // Every path's best guesses, fastest first, and the tiles that any device takes: behind them on
 // GPUs (of number formats on NVIDIA's: the paths were made for that code path), before them on CPU
 // devices.
 std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
-  const DeviceInfo& info = opencl::device(env.device);
+  const Task task(problem, env);
   std::vector<Guess> guesses;
-  for (auto* of_path : {pipeline_guesses, skinny_guesses, tensor_guesses, wgmma_guesses}) {
-    const std::vector<Guess> more = of_path(problem, env);
+  for (const Path* path : paths) {
+    if (path == nullptr || path->guesses == nullptr) continue;
+    const std::vector<Guess> more = path->guesses(task);
     guesses.insert(guesses.end(), more.begin(), more.end());
   }
   std::stable_sort(guesses.begin(), guesses.end(),
@@ -156,99 +169,65 @@ std::vector<Tuning> tunings(const Problem& problem, const Environment& env) {
   std::vector<Tuning> list;
   for (const Guess& guess : guesses) list.push_back(guess.tuning);
   if (env.math == math_3xtf32.name) return list;
-  std::vector<Tuning> tiles = tile_tunings(Gemm(problem), info);
+  std::vector<Tuning> tiles = tile_tunings(task);
   const bool are_behind =
-      has_formats(problem, env) ? best_code_path(info) == 1 : info.kind != DeviceKind::cpu;
+      task.has_formats() ? task.device.best_code_path() == 1 : !task.device.is_cpu();
   // One is enough behind those that were made for GPUs.
   if (are_behind) tiles.resize(1);
   list.insert(are_behind ? list.end() : list.begin(), tiles.begin(), tiles.end());
   return list;
 }
 
-class TilePlan final : public GemmPlan {
- public:
-  TilePlan(const Problem& problem, const Tuning& tuning, const Environment& env,
-           const Operands& constants)
-      : GemmPlan(problem, tuning, env) {
-    if (g_.empty()) return;
-    const Tile t = read(tuning);
-    const int64_t row_tiles = tiles(g_.m, t.bm());
-    const int64_t col_tiles = tiles(g_.n, t.bn());
-    const bool has_scale = problem.dtype("b_type") == &int8_per_channel;
-    gemm_ = {kernel(gemm_cl,
-                    fmt::format("-DA_TYPE={} -DTRANS_A={:d} -DTRANS_B={:d}{}{}",
-                                number_of(problem.dtype("a_type")), g_.trans_a, g_.trans_b,
-                                opencl::defines(tuning), output_options(problem, t.v)),
-                    "gemm"),
-             launch_of(g_.batch * row_tiles * col_tiles, t.items())};
-    gemm_.call.set_args(context(), operand("a", constants), operand("b", constants),
-                        operand(has_scale ? "b_scale" : "b", constants), as_cl_int(g_.m),
-                        as_cl_int(g_.n), as_cl_int(g_.reads_ab() ? g_.k : 0), as_cl_int(row_tiles),
-                        as_cl_int(col_tiles));
-    add_output(gemm_.call);
-    path_ = problem.dtype("c_type") == &int32 ? "integer multiply-add" : "fma";
-  }
-};
-
 // Sizes and places in a matrix are counted in int, a tile's side beyond an edge included.
 constexpr int64_t longest = (int64_t{1} << 31) - 1024;
 
 std::optional<std::string> unsupported(const Problem& problem, const Environment& env) {
   const bool is_3xtf32 = env.math == math_3xtf32.name;
-  if (is_3xtf32 && has_formats(problem, env)) {
+  if (auto reason = opencl::unsupported_anywhere(problem, env, 0)) return reason;
+  const Task task(problem, env);
+  if (is_3xtf32 && task.has_formats()) {
     return fmt::format("math {}: of float32 alone and without gate=1", env.math);
   }
   if (auto reason = unrounded_operands(problem, env)) return reason;
-  const Gemm g(problem);
+  const Gemm& g = task.g;
   if (std::max({g.m, g.b_cols(), g.k, g.batch}) >= longest) {
     return fmt::format("sizes must stay below {}", longest);
   }
   // b once more when it is constant, or rearranged for matrix units.
-  const bool is_copied = g.prepack || has_formats(problem, env);
-  const double b_bytes =
-      is_copied ? static_cast<double>(g.batch) *
-                      static_cast<double>(problem.dtype("b_type")->bytes(g.k * g.b_cols()))
-                : 0;
+  const bool is_copied = g.prepack || task.has_formats();
+  const double b_bytes = is_copied ? static_cast<double>(g.batch) *
+                                         static_cast<double>(task.b->bytes(g.k * g.b_cols()))
+                                   : 0;
   auto reason = opencl::unsupported_anywhere(problem, env, b_bytes);
   if (reason || !is_3xtf32) return reason;
   const std::vector<Tuning> list = tunings(problem, env);
   if (list.empty()) return fmt::format("math {}: the matrices are too large", env.math);
   return opencl::unsupported_anywhere(problem, env,
-                                      b_bytes + tensor_beside_bytes(problem, list.front()));
+                                      b_bytes + tensor_beside_bytes(task, list.front()));
+}
+
+// The path that a tuning names; null: none.
+const Path* path_of(const Tuning& tuning) {
+  const auto number = static_cast<std::size_t>(tuning.get("path", path_tiles));
+  return number < paths.size() ? paths[number] : nullptr;
 }
 
 std::optional<std::string> tuning_defect(const Problem& problem, const Tuning& tuning,
                                          const Environment& env) {
-  const DeviceInfo& info = opencl::device(env.device);
-  const std::int64_t path = tuning.get("path", path_tiles);
-  if (env.math == math_3xtf32.name && path != path_tensor) {
-    return fmt::format("path={} is not of math {}", path, env.math);
+  const int64_t number = tuning.get("path", path_tiles);
+  if (env.math == math_3xtf32.name && number != path_tensor) {
+    return fmt::format("path={} is not of math {}", number, env.math);
   }
-  if (path == path_wgmma) return wgmma_defect(problem, tuning, env);
-  if (path == path_tensor) return tensor_defect(problem, tuning, env);
-  if (path == path_pipeline) return pipeline_defect(problem, tuning, env);
-  if (path == path_skinny) return skinny_defect(problem, tuning, env);
-  // 4, 5 and 6 were paths of earlier versions: stored tunings still name them.
-  if (path != path_tiles) return fmt::format("there is no path={}", path);
-  return defect_of(read(tuning), Gemm(problem), info);
+  const Path* path = path_of(tuning);
+  if (path == nullptr) return fmt::format("there is no path={}", number);
+  return path->defect(Task(problem, env), tuning);
 }
 
 std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const Environment& env,
                            const Operands& constants) {
   require_tuning(opencl, problem, env, tuning);
   const Tuning complete = complete_tuning(opencl, problem, env, tuning);
-  switch (complete.get("path", path_tiles)) {
-    case path_pipeline:
-      return pipeline_plan(problem, complete, env, constants);
-    case path_skinny:
-      return skinny_plan(problem, complete, env, constants);
-    case path_tensor:
-      return tensor_plan(problem, complete, env, constants);
-    case path_wgmma:
-      return wgmma_plan(problem, complete, env, constants);
-    default:
-      return std::make_unique<TilePlan>(problem, complete, env, constants);
-  }
+  return path_of(complete)->plan(Task(problem, env), complete, constants);
 }
 
 }  // namespace
@@ -261,60 +240,26 @@ static_assert(static_cast<int>(Op::bias) == 0 && static_cast<int>(Op::relu) == 1
               static_cast<int>(Op::gelu_tanh) == 4 && static_cast<int>(Op::silu) == 5 &&
               static_cast<int>(Op::add) == 6 && static_cast<int>(Op::clamp) == 7);
 
-bool has_formats(const Problem& problem, const Environment& env) {
-  if (env.math != fp32.name && env.math != math_3xtf32.name) return true;
-  return problem.flag("gate") || problem.dtype("a_type") != &float32 ||
-         problem.dtype("b_type") != &float32 || problem.dtype("c_type") != &float32;
-}
-
 int number_of(DType type) {
   constexpr std::array<DType, 10> numbers = {
       &float32, &float16, &bfloat16, &int8, &uint8, &int32, &q8_0, &q4_0, &q4_1, &int8_per_channel};
   return static_cast<int>(std::find(numbers.begin(), numbers.end(), type) - numbers.begin());
 }
 
-std::string output_options(const Problem& problem, std::int64_t v) {
-  const Epilogue epilogue(problem);
-  const std::string chain =
-      epilogue.empty()
-          ? ""
-          : fmt::format(
-                " -DCHAIN={} -DHAS_BIAS={:d} -DHAS_ADD={:d} -DSLOPE={:a}f -DLOW={:a}f "
-                "-DHIGH={:a}f",
-                static_cast<std::int64_t>(problem.value("epilogue")), epilogue.has(Op::bias),
-                epilogue.has(Op::add), epilogue.slope, epilogue.low, epilogue.high);
-  return fmt::format(" -DV={} -DB_TYPE={} -DC_TYPE={} -DGATE={:d} -DC_VECTORS={:d}{}", v,
-                     number_of(problem.dtype("b_type")), number_of(problem.dtype("c_type")),
-                     problem.flag("gate"), problem.size("n") % v == 0, chain);
+std::string output_options(const Task& task, std::int64_t v) {
+  const Epilogue& epilogue = task.g.epilogue;
+  return fmt::format(
+      " -DV={} -DB_TYPE={} -DC_TYPE={} -DGATE={:d} -DC_VECTORS={:d} -DCHAIN={} -DHAS_BIAS={:d} "
+      "-DHAS_ADD={:d} -DSLOPE={:a}f -DLOW={:a}f -DHIGH={:a}f",
+      v, number_of(task.b), number_of(task.c), task.g.gate, task.g.n % v == 0,
+      static_cast<std::int64_t>(task.problem.value("epilogue")), epilogue.has(Op::bias),
+      epilogue.has(Op::add), epilogue.slope, epilogue.low, epilogue.high);
 }
 
-int64_t local_limit(int64_t code_path, const DeviceInfo& info) {
-  return static_cast<int64_t>(code_path == 1 ? opencl::features(info.index).static_local_bytes
-                                             : info.local_bytes);
-}
-
-std::optional<std::string> unmet_need(int64_t path, std::initializer_list<Need> needs,
-                                      const GroupUse& use, const DeviceInfo& info) {
-  for (const Need& need : needs) {
-    if (!need.holds) return fmt::format("path={} needs {}", path, need.what);
-  }
-  if (use.items > static_cast<int64_t>(info.max_work_group)) {
-    return fmt::format("path={} needs at most {} items in a group on {}, not {}", path,
-                       info.max_work_group, info.name, use.items);
-  }
-  if (const int64_t limit = local_limit(use.code_path, info); use.local_bytes > limit) {
-    return fmt::format("path={} needs at most {} bytes of local memory on {}, not {}", path, limit,
-                       info.name, use.local_bytes);
-  }
-  if (use.parts_bytes > most_parts_bytes) {
-    return fmt::format("path={} needs partial sums of splits of at most {:.0f} bytes, not {:.0f}",
-                       path, most_parts_bytes, use.parts_bytes);
-  }
-  return std::nullopt;
-}
-
-std::int64_t best_code_path(const DeviceInfo& info) {
-  return opencl::features(info.index).nvidia_code_path() ? 1 : 0;
+int64_t groups_per_unit(int64_t items, int64_t registers, int64_t local_bytes) {
+  return std::clamp<int64_t>(
+      std::min({65536 / (registers * items), 2048 / items, 227 * 1024 / (local_bytes + 1024)}), 1,
+      16);
 }
 
 // int8-dynamic needs each row's largest element before its products.

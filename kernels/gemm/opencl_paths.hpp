@@ -9,144 +9,122 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "backends/opencl_plan.hpp"
+#include "core/math.hpp"
+#include "generated_catalogue.hpp"
+#include "kernels/common/opencl_tuning.hpp"
 #include "kernels/gemm/gemm.hpp"
 
 namespace rooflane::gemm {
 
-enum OpenClPath : std::int64_t {
-  path_tiles = 0,
-  path_pipeline = 1,
-  path_skinny = 2,
-  path_tensor = 3,
-  path_wgmma = 7
-};
+enum : std::int64_t { path_tiles, path_pipeline, path_skinny, path_tensor, path_wgmma = 7 };
 
-// Code path 1 where the device has it.
-std::int64_t best_code_path(const opencl::DeviceInfo& info);
+using common::Guess;
 
-// Whether a problem is of the paths for number formats: it has another format than float32, another
-// math than the others compute, or gate=1.
-bool has_formats(const Problem& problem, const Environment& env);
-// The options of gemm_output.cl and gemm_epilogue.cl, with vectors of v elements.
-std::string output_options(const Problem& problem, std::int64_t v = 4);
-// A format's number in gemm_output.cl.
-int number_of(DType type);
+// A problem, and what choosing a tuning asks of it and its device again and again.
+struct Task {
+  const Problem& problem;
+  const Environment& env;
+  const Gemm g;
+  const DType a, b, c;  // formats
+  const common::Device device;
 
-// Most bytes of local memory that a group on this code path may have.
-std::int64_t local_limit(std::int64_t code_path, const opencl::DeviceInfo& info);
-
-// A tunable as a member of a path's own struct, and its value where a tuning lacks it.
-template <class T>
-struct Field {
-  const char* name;
-  std::int64_t T::*place;
-  std::int64_t otherwise = 1;
-};
-template <class T>
-T read_tuning(std::span<const Field<T>> fields, const Tuning& tuning) {
-  T read;
-  for (const Field<T>& field : fields) {
-    read.*field.place = tuning.get(field.name, field.otherwise);
+  Task(const Problem& of, const Environment& in)
+      : problem(of),
+        env(in),
+        g(of),
+        a(of.dtype("a_type")),
+        b(of.dtype("b_type")),
+        c(of.dtype("c_type")),
+        device(in.device) {}
+  // Whether it is of the paths for number formats: it has another format than float32, another math
+  // than the others compute, or gate=1.
+  bool has_formats() const {
+    return (env.math != fp32.name && env.math != math_3xtf32.name) || g.gate || a != &float32 ||
+           b != &float32 || c != &float32;
   }
-  return read;
-}
+  // Bytes of matrices of x × y elements.
+  double bytes(std::int64_t x, std::int64_t y, DType type = &float32) const {
+    return static_cast<double>(size_of(type)) * static_cast<double>(g.batch) *
+           static_cast<double>(x) * static_cast<double>(y);
+  }
+  // The least that a product moves.
+  double least_bytes() const {
+    return bytes(g.m, g.k, a) + bytes(g.k, g.b_cols(), b) + bytes(g.m, g.n, c);
+  }
+  // Bytes of the sums of groups that share k.
+  double parts_bytes(std::int64_t splits) const {
+    return splits == 1 ? 0 : static_cast<double>(splits) * bytes(g.m, g.b_cols());
+  }
+};
+
+// A path: tunings worth trying, in no order; none where it cannot serve the problem, and one or few
+// of a portable code path on a CPU device. Why a complete tuning cannot be used. The plan.
+struct Path {
+  std::vector<Guess> (*guesses)(const Task&);
+  std::optional<std::string> (*defect)(const Task&, const Tuning&);
+  std::unique_ptr<Plan> (*plan)(const Task&, const Tuning&, const Operands& constants);
+};
+extern const Path pipeline, skinny, tensor, wgmma;
+
 template <class T>
-Tuning tuning_of(std::int64_t path, std::span<const Field<T>> fields, const T& values) {
-  Tuning tuning = {{"path", path}};
-  for (const Field<T>& field : fields) tuning.set(field.name, values.*field.place);
-  return tuning;
+T read_tuning(const Tuning& tuning) {
+  return common::read_tuning<T>(opencl.tunables, tuning);
+}
+// T is a path's tuning as a struct (opencl_tuning.hpp) and says why it cannot be used.
+template <class T, class P>
+constexpr Path path_of(std::vector<Guess> (*guesses)(const Task&)) {
+  return {
+      guesses,
+      [](const Task& task, const Tuning& tuning) { return read_tuning<T>(tuning).defect(task); },
+      [](const Task& task, const Tuning& tuning, const Operands& constants) {
+        return std::unique_ptr<Plan>(std::make_unique<P>(task, tuning, constants));
+      }};
+}
+// Adds a tuning that can be used.
+template <class T>
+void add_guess(std::vector<Guess>& list, const T& t, const Task& task) {
+  if (!t.defect(task)) list.push_back({common::tuning_of(t), t.expected_ns(task)});
 }
 
-// A condition on a tuning, and the words for it.
-struct Need {
-  bool holds;
-  std::string_view what;
-};
-// What a group takes of the device, and the partial sums of a split of k.
-struct GroupUse {
-  std::int64_t code_path, items, local_bytes;
-  double parts_bytes;
-};
-// "path=P needs …": the first need that does not hold, then whatever the device has too little of.
-std::optional<std::string> unmet_need(std::int64_t path, std::initializer_list<Need> needs,
-                                      const GroupUse& use, const opencl::DeviceInfo& info);
+// Device memory that a tuning of path 3 takes beside the operands.
+double tensor_beside_bytes(const Task& task, const Tuning& tuning);
 
-// A tuning with the least time that a simple model of the device expects, nanoseconds.
-struct Guess {
-  Tuning tuning;
-  double ns;
-};
-
-// The expected time of a tuning that only serves checks on this device.
-inline constexpr double never_first = 1e30;
-
-// Per path: tunings worth trying for this problem, math and device, in no order; none where the
-// path cannot serve them, and one or few of a portable code path on a CPU device. Why a complete
-// tuning cannot be used. The plan.
-std::vector<Guess> pipeline_guesses(const Problem& problem, const Environment& env);
-std::optional<std::string> pipeline_defect(const Problem& problem, const Tuning& tuning,
-                                           const Environment& env);
-std::unique_ptr<Plan> pipeline_plan(const Problem& problem, const Tuning& tuning,
-                                    const Environment& env, const Operands& constants);
-
-std::vector<Guess> skinny_guesses(const Problem& problem, const Environment& env);
-std::optional<std::string> skinny_defect(const Problem& problem, const Tuning& tuning,
-                                         const Environment& env);
-std::unique_ptr<Plan> skinny_plan(const Problem& problem, const Tuning& tuning,
-                                  const Environment& env, const Operands& constants);
-
-// Every device has the portable code path; it is slow (below 1 GFLOP/s), being there for checks.
-std::vector<Guess> tensor_guesses(const Problem& problem, const Environment& env);
-std::optional<std::string> tensor_defect(const Problem& problem, const Tuning& tuning,
-                                         const Environment& env);
-std::unique_ptr<Plan> tensor_plan(const Problem& problem, const Tuning& tuning,
-                                  const Environment& env, const Operands& constants);
-// Device memory that it takes beside the operands.
-double tensor_beside_bytes(const Problem& problem, const Tuning& tuning);
-
-std::vector<Guess> wgmma_guesses(const Problem& problem, const Environment& env);
-std::optional<std::string> wgmma_defect(const Problem& problem, const Tuning& tuning,
-                                        const Environment& env);
-std::unique_ptr<Plan> wgmma_plan(const Problem& problem, const Tuning& tuning,
-                                 const Environment& env, const Operands& constants);
-
-// What a launch does for a product with k split among groups: SPLIT of gemm_pipeline.cl.
-// OpenCL 1.2 lets groups see each other's sums only from launch to launch; code path 1 adds in the
-// same one.
-enum class SplitPart { none = 0, write = 1, add = 2, write_and_add = 3 };
-inline SplitPart first_part(std::int64_t splits, std::int64_t code_path) {
-  return splits == 1      ? SplitPart::none
-         : code_path == 1 ? SplitPart::write_and_add
-                          : SplitPart::write;
-}
+// The options of gemm_output.cl and gemm_epilogue.cl, with vectors of v elements.
+std::string output_options(const Task& task, std::int64_t v = 4);
+// A format's number in formats.cl.
+int number_of(DType type);
 
 // Most bytes of partial sums that a split of k may keep.
 inline constexpr double most_parts_bytes = 1 << 28;
-// Most bytes of operands that are rearranged first (2 GB in a product of 16384³).
-inline constexpr double most_rearranged_bytes = 1LL << 32;
+inline common::Need few_parts(double bytes) {
+  return {bytes <= most_parts_bytes, "partial sums of splits of at most 2^28 bytes"};
+}
 
 // What the models know of a GPU: multiply-adds a nanosecond of one compute unit, bytes a nanosecond
 // of the device's memory, and a launch with its wait. The last two are read off an H200 (4.3 TB/s,
 // 3.6 us with its first and last steps); they only rank tunings.
 struct GpuModel {
   double units;
+  double clock_ghz;
   double mads_per_ns;
   double bytes_per_ns = 4300;
   double launch_ns = 3600;
-  explicit GpuModel(const opencl::DeviceInfo& info)
-      : units(info.compute_units),
-        mads_per_ns((info.lanes_per_unit > 0 ? info.lanes_per_unit : 64) * 1e-3 *
-                    (info.clock_mhz > 0 ? info.clock_mhz : 1000)) {}
+  explicit GpuModel(const opencl::DeviceInfo& device)
+      : units(device.compute_units),
+        clock_ghz(device.clock_mhz > 0 ? device.clock_mhz * 1e-3 : 1),
+        mads_per_ns((device.lanes_per_unit > 0 ? device.lanes_per_unit : 64) * clock_ghz) {}
+  // Reading operands and writing c.
+  double least_ns(const Task& task) const { return task.least_bytes() / (0.8 * bytes_per_ns); }
 };
+// Groups that share a unit: of 64K registers, 2048 items and 227 KB of local memory (Hopper). Each
+// group takes a KB more than it asks for.
+std::int64_t groups_per_unit(std::int64_t items, std::int64_t registers, std::int64_t local_bytes);
 
 inline std::int64_t tiles(std::int64_t length, std::int64_t tile) {
   return (length + tile - 1) / tile;
@@ -156,6 +134,13 @@ inline std::int64_t tiles(std::int64_t length, std::int64_t tile) {
 inline double groups_of(const Gemm& g, std::int64_t bm, std::int64_t bn, std::int64_t splits) {
   return static_cast<double>(g.batch) * static_cast<double>(tiles(g.m, bm)) *
          static_cast<double>(tiles(g.n, bn)) * static_cast<double>(splits);
+}
+// Whether k is worth splitting: each share deserves some hundred steps, and nothing is won beyond a
+// few waves of groups.
+inline bool is_worth_splitting(const Task& task, std::int64_t splits, std::int64_t least_steps,
+                               double groups, double waves) {
+  return splits == 1 || (task.g.reads_ab() && task.g.k / splits >= least_steps &&
+                         groups <= waves * task.device.info.compute_units);
 }
 
 // Floats of the widest copy (4, 2 or 1) that rows of `length` floats allow.

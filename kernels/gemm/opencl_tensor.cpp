@@ -3,23 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <span>
 
-#include "backends/opencl_features.hpp"
-#include "core/math.hpp"
 #include "gemm_tensor_cl.hpp"
 #include "kernels/gemm/opencl_plans.hpp"
 
 namespace rooflane::gemm {
 namespace {
 
-using opencl::DeviceInfo;
+using common::is_power_of_two;
 using std::int64_t;
 
 struct Tensor {
   int64_t code_path, wm, wn, mt, nt, stages, packed, regs, raster, splits;
+  static constexpr int64_t path = path_tensor;
+  static constexpr const char* names[] = {"code_path", "wm",     "wn",   "mt",     "nt",
+                                          "stages",    "packed", "regs", "raster", "splits"};
+
   int64_t warps() const { return wm * wn; }
   // The portable code path's work-items play a whole warp each.
   int64_t items() const { return code_path == 1 ? 32 * warps() : warps(); }
@@ -27,6 +28,9 @@ struct Tensor {
   int64_t bn() const { return wn * nt * 8; }
   int64_t own_cols(const Gemm& g) const { return g.gate ? bn() / 2 : bn(); }
   double groups(const Gemm& g) const { return groups_of(g, bm(), own_cols(g), splits); }
+  Layouts layouts(const Task& task) const {
+    return unit_layouts(task, packed * bm(), packed * bn());
+  }
   int64_t local_bytes() const {
     return std::max(stages * (bm() + bn()) * unit_row_bytes, bm() * (bn() + 8) * 4);
   }
@@ -37,94 +41,72 @@ struct Tensor {
     return std::min<int64_t>(255,
                              4 * mt * nt + (is_3xtf32 ? 20 * mt + 32 : 2 * (4 * mt + 2 * nt)) + 60);
   }
+  std::optional<std::string> defect(const Task& task) const;
+  double expected_ns(const Task& task) const;
 };
-constexpr Field<Tensor> fields[] = {{"code_path", &Tensor::code_path},
-                                    {"wm", &Tensor::wm},
-                                    {"wn", &Tensor::wn},
-                                    {"mt", &Tensor::mt},
-                                    {"nt", &Tensor::nt},
-                                    {"stages", &Tensor::stages},
-                                    {"packed", &Tensor::packed, 0},
-                                    {"regs", &Tensor::regs, 0},
-                                    {"raster", &Tensor::raster},
-                                    {"splits", &Tensor::splits}};
-Tensor read(const Tuning& tuning) { return read_tuning<Tensor>(fields, tuning); }
-Tuning written(const Tensor& x) { return tuning_of<Tensor>(path_tensor, fields, x); }
-
-UnitLayouts layouts_of(const Tensor& t, const Problem& problem) {
-  return {Gemm(problem), problem.dtype("a_type"), t.packed * t.bm(), t.packed * t.bn()};
-}
 
 // Device memory beside the operands.
-double beside_bytes(const Tensor& t, const Problem& problem) {
-  const Gemm g(problem);
-  return unit_parts_bytes(t.splits, g) + layouts_of(t, problem).laid_bytes(g, false);
+double beside_bytes(const Tensor& t, const Task& task) {
+  return task.parts_bytes(t.splits) + t.layouts(task).laid_bytes(task.g, false);
 }
 
 // Matrix units that take tf32 take float16, bfloat16 and 8-bit integers too, and come with
 // ldmatrix.
-bool has_units(const DeviceInfo& info) {
-  const opencl::Features& found = opencl::features(info.index);
+bool has_units(const opencl::Features& found) {
   return found.mma_tf32 && found.mma_f16 && found.copy_async;
 }
 
-std::optional<std::string> defect_of(const Tensor& t, const Problem& problem,
-                                     const Environment& env) {
-  const DeviceInfo& info = opencl::device(env.device);
-  const Gemm g(problem);
-  const UnitLayouts layouts = layouts_of(t, problem);
-  const bool is_3xtf32 = env.math == math_3xtf32.name;
-  const int64_t across = unit_row_bytes / layouts.bytes;
-  const auto power = [](int64_t x) { return std::has_single_bit(static_cast<std::uint64_t>(x)); };
-  return unmet_need(
-      path_tensor,
-      {{has_unit_math(problem, env), "math 3xtf32, f16, bf16 or int8"},
-       {t.code_path == 0 || has_units(info),
+std::optional<std::string> Tensor::defect(const Task& task) const {
+  const Gemm& g = task.g;
+  const Layouts x = layouts(task);
+  const bool is_3xtf32 = task.env.math == math_3xtf32.name;
+  const int64_t across = unit_row_bytes / x.bytes;
+  return common::unmet_need(
+      path,
+      {{has_unit_math(task), "math 3xtf32, f16, bf16 or int8"},
+       {code_path == 0 || has_units(task.device.features),
         "matrix units with code_path=1, which this device lacks"},
-       {power(t.wm) && power(t.wn) && power(t.mt) && power(t.nt),
+       {is_power_of_two(wm) && is_power_of_two(wn) && is_power_of_two(mt) && is_power_of_two(nt),
         "powers of two for wm, wn, mt, nt"},
-       {t.nt >= (is_3xtf32 ? 4 : 2), "nt of at least 2, under math 3xtf32 of at least 4"},
-       {t.own_cols(g) % 8 == 0, "tiles of at least 8 columns"},
-       {t.stages >= 2, "stages of at least 2"},
-       {t.packed == 0 || is_3xtf32, "math 3xtf32 for packed=1"},
-       {(!layouts.a.wide || t.bm() >= across) && (!layouts.b.wide || t.bn() >= across),
+       {nt >= (is_3xtf32 ? 4 : 2), "nt of at least 2, under math 3xtf32 of at least 4"},
+       {own_cols(g) % 8 == 0, "tiles of at least 8 columns"},
+       {stages >= 2, "stages of at least 2"},
+       {packed == 0 || is_3xtf32, "math 3xtf32 for packed=1"},
+       {(!x.a.wide || bm() >= across) && (!x.b.wide || bn() >= across),
         "tiles of at least 128 bytes along an operand's rows that lie across k"},
-       {std::max({g.m, g.b_cols(), g.k, g.batch}) < unit_longest && t.groups(g) < 2e9,
-        "sizes below 2^29"}},
-      {t.code_path, t.items(), t.local_bytes(), unit_parts_bytes(t.splits, g)}, info);
+       {std::max({g.m, g.b_cols(), g.k, g.batch}) < unit_longest && groups(g) < 2e9,
+        "sizes below 2^29"},
+       few_parts(task.parts_bytes(splits))},
+      {code_path, items(), local_bytes()}, task.device);
 }
 
 // Waves of groups, each as long as its tiles take on a unit that all its groups share. A matrix
 // unit takes 1.6 clocks for the product of two fragments (an H200, 63 % of its peak, which is what
 // mma.sync reaches there), and 3.4 for three of tf32; the fewer fragments a warp holds, the more it
 // loads for each. 3xtf32 splits besides, unless operands are packed; its 64×64 a warp spill.
-double expected_ns(const Tensor& t, const Problem& problem, const DeviceInfo& info) {
-  const Gemm g(problem);
-  const UnitLayouts layouts = layouts_of(t, problem);
-  const bool is_3xtf32 = layouts.bytes == 4;
+double Tensor::expected_ns(const Task& task) const {
+  if (code_path == 0) return common::never_first;
+  const Layouts x = layouts(task);
+  const bool is_3xtf32 = x.bytes == 4;
   const double product_clocks = is_3xtf32 ? 3.4 : 1.6;
-  const double clock_ghz = unit_sustained_clock * (info.clock_mhz > 0 ? info.clock_mhz * 1e-3 : 1);
-  const GpuModel gpu(info);
-  const auto fragments = static_cast<double>(t.mt * t.nt);
+  const GpuModel gpu(task.device.info);
+  const auto fragments = static_cast<double>(mt * nt);
   double share = fragments >= 32 ? 0.9 : fragments >= 16 ? 0.75 : fragments >= 8 ? 0.6 : 0.4;
   if (is_3xtf32) {
-    share = t.packed == 1 ? (fragments >= 32 ? 0.66 : 0.7) : fragments >= 32 ? 0.59 : 0.53;
+    share = packed == 1 ? (fragments >= 32 ? 0.66 : 0.7) : fragments >= 32 ? 0.59 : 0.53;
   }
-  const auto per_unit = static_cast<double>(
-      std::clamp<int64_t>(std::min({65536 / (t.registers(is_3xtf32) * t.items()),
-                                    227 * 1024 / (t.local_bytes() + 1024)}),
-                          1, 16));
-  const double groups = t.groups(g);
-  const double resident = std::min(per_unit, std::ceil(groups / gpu.units));
+  const auto per_unit =
+      static_cast<double>(groups_per_unit(items(), registers(is_3xtf32), local_bytes()));
+  const double resident = std::min(per_unit, std::ceil(groups(task.g) / gpu.units));
   // Each of a unit's four parts works for one warp at a time.
-  const double warps = std::max(4.0, static_cast<double>(t.warps()) * resident);
-  const double rate = share * std::min(1.0, (warps + 4) / 12);
-  const auto steps = static_cast<double>(
-      tiles(tiles(g.k * layouts.packed_bytes, unit_row_bytes), t.splits) * 4 / (1 + t.packed));
-  const double waves = std::ceil(groups / (gpu.units * resident));
-  const double wave_ns = warps * fragments * steps * product_clocks / rate / clock_ghz + 2500;
-  return std::max(waves * wave_ns, unit_bytes(problem) / (0.8 * gpu.bytes_per_ns)) + gpu.launch_ns +
-         unit_split_ns(t.splits, g, gpu) + layouts.lay_ns(g, gpu);
+  const double busy_warps = std::max(4.0, static_cast<double>(warps()) * resident);
+  const double rate = share * std::min(1.0, (busy_warps + 4) / 12);
+  const auto steps = static_cast<double>(unit_steps(task, x, splits) * 4 / (1 + packed));
+  const double waves = std::ceil(groups(task.g) / (gpu.units * resident));
+  const double wave_ns = busy_warps * fragments * steps * product_clocks / rate /
+                             (unit_sustained_clock * gpu.clock_ghz) +
+                         2500;
+  return unit_ns(task, waves * wave_ns, x, splits);
 }
 
 struct Shape {
@@ -145,78 +127,63 @@ constexpr Tensor portable_short[] = {{0, 2, 1, 2, 8, 2, 0, 0, 8, 1}};
 constexpr Tensor portable_split[] = {
     {0, 1, 1, 2, 4, 2, 0, 0, 8, 1}, {0, 2, 2, 2, 4, 2, 1, 0, 2, 1}, {0, 1, 1, 2, 4, 2, 0, 0, 8, 2}};
 
-class TensorPlan final : public UnitPlan {
- public:
-  TensorPlan(const Problem& problem, const Tuning& tuning, const Environment& env,
-             const Operands& constants)
-      : UnitPlan(problem, tuning, env, layouts_of(read(tuning), problem), gemm_tensor_cl) {
-    if (g_.empty()) return;
-    const Tensor t = read(tuning);
-    prepare(constants, t.splits);
-    const std::string cap =
-        t.code_path == 1 && t.regs > 0 ? fmt::format(" -cl-nv-maxrregcount={}", t.regs) : "";
-    gemm_ = {kernel(source_.c_str(), options_ + cap, "gemm_tensor"),
-             launch_of(static_cast<int64_t>(t.groups(g_)), t.items())};
-    gemm_.call.set_args(context(), a_, b_, parts_, as_cl_int(g_.m), as_cl_int(g_.n), as_cl_int(k_),
-                        as_cl_int(layouts_.a.ld), as_cl_int(layouts_.b.ld),
-                        cl_long{layouts_.a.matrix_bytes(g_.k)},
-                        cl_long{layouts_.b.matrix_bytes(g_.k)}, as_cl_int(tiles(g_.m, t.bm())),
-                        as_cl_int(tiles(g_.n, t.own_cols(g_))), as_cl_int(k_share_));
-    add_last(gemm_.call);
-    path_ = t.code_path == 0
-                ? "mma emulated"
-                : fmt::format("mma.m16n8k{}.{}", 32 / layouts_.bytes,
-                              is_3xtf32() ? "tf32" : problem.dtype("a_type")->short_name);
-  }
-};
-
-}  // namespace
-
-std::vector<Guess> tensor_guesses(const Problem& problem, const Environment& env) {
-  const DeviceInfo& info = opencl::device(env.device);
-  const Gemm g(problem);
+// Every device has the portable code path; it is slow (below 1 GFLOP/s), being there for checks.
+std::vector<Guess> guesses(const Task& task) {
   std::vector<Guess> list;
-  if (!has_unit_math(problem, env)) return list;
-  const bool is_3xtf32 = env.math == math_3xtf32.name;
-  const auto portable = is_3xtf32 ? std::span<const Tensor>(portable_split) : portable_short;
-  if (!has_units(info)) {
-    for (const Tensor& t : portable) {
-      if (!defect_of(t, problem, env)) {
-        list.push_back({written(t), never_first + static_cast<double>(list.size())});
-      }
+  if (!has_unit_math(task)) return list;
+  const bool is_3xtf32 = task.env.math == math_3xtf32.name;
+  if (!has_units(task.device.features)) {
+    for (const Tensor& t : is_3xtf32 ? std::span<const Tensor>(portable_split) : portable_short) {
+      add_guess(list, t, task);
     }
     return list;
   }
-  const auto free_bytes = static_cast<double>(opencl::available_bytes(info));
-  const auto shapes = is_3xtf32 ? std::span<const Shape>(split_shapes) : short_shapes;
-  for (const Shape& s : shapes) {
+  const auto free_bytes = static_cast<double>(opencl::available_bytes(task.device.info));
+  for (const Shape& s : is_3xtf32 ? std::span<const Shape>(split_shapes) : short_shapes) {
     for (const int64_t splits : {1, 2, 3, 4, 6, 8, 12, 16, 32}) {
       const Tensor t{1, s.wm, s.wn, s.mt, s.nt, s.stages, s.packed, s.regs, 8, splits};
-      // Each share deserves some hundred steps, and nothing is won beyond a few waves.
-      const bool is_worth =
-          splits == 1 || (g.reads_ab() && g.k / splits >= (is_3xtf32 ? 128 : 256) &&
-                          t.groups(g) <= 4.0 * info.compute_units);
-      if (is_worth && !defect_of(t, problem, env) &&
-          (s.packed == 0 || beside_bytes(t, problem) + unit_bytes(problem) <= free_bytes)) {
-        list.push_back({written(t), expected_ns(t, problem, info)});
+      if (is_worth_splitting(task, splits, is_3xtf32 ? 128 : 256, t.groups(task.g), 4) &&
+          (s.packed == 0 || beside_bytes(t, task) + task.least_bytes() <= free_bytes)) {
+        add_guess(list, t, task);
       }
     }
   }
   return list;
 }
 
-std::optional<std::string> tensor_defect(const Problem& problem, const Tuning& tuning,
-                                         const Environment& env) {
-  return defect_of(read(tuning), problem, env);
+class TensorPlan final : public UnitPlan {
+ public:
+  TensorPlan(const Task& task, const Tuning& tuning, const Operands& constants)
+      : TensorPlan(task, tuning, constants, read_tuning<Tensor>(tuning)) {}
+
+ private:
+  TensorPlan(const Task& task, const Tuning& tuning, const Operands& constants, const Tensor& t)
+      : UnitPlan(task, tuning, t.layouts(task), gemm_tensor_cl) {
+    if (g_.empty()) return;
+    prepare(task, constants, t.splits);
+    const std::string cap =
+        t.code_path == 1 && t.regs > 0 ? fmt::format(" -cl-nv-maxrregcount={}", t.regs) : "";
+    opencl::KernelCall call = kernel(source_.c_str(), options_ + cap, "gemm_tensor");
+    const auto [a, b, bytes] = layouts_;
+    call.set_args(context(), a_, b_, parts_);
+    add_sizes(call, g_.m, g_.n, k_, a.ld * bytes, b.ld * bytes);
+    call.add_args(context(), cl_long{a.elements() * bytes}, cl_long{b.elements() * bytes});
+    add_sizes(call, tiles(g_.m, t.bm()), tiles(g_.n, t.own_cols(g_)), k_share_);
+    add_last(call);
+    add_step(std::move(call), static_cast<int64_t>(t.groups(g_)), t.items());
+    add_up(t.splits);
+    path_ = t.code_path == 0 ? "mma emulated"
+                             : fmt::format("mma.m16n8k{}.{}", 32 / bytes,
+                                           is_3xtf32() ? "tf32" : task.a->short_name);
+  }
+};
+
+}  // namespace
+
+double tensor_beside_bytes(const Task& task, const Tuning& tuning) {
+  return beside_bytes(read_tuning<Tensor>(tuning), task);
 }
 
-double tensor_beside_bytes(const Problem& problem, const Tuning& tuning) {
-  return beside_bytes(read(tuning), problem);
-}
-
-std::unique_ptr<Plan> tensor_plan(const Problem& problem, const Tuning& tuning,
-                                  const Environment& env, const Operands& constants) {
-  return std::make_unique<TensorPlan>(problem, tuning, env, constants);
-}
+const Path tensor = path_of<Tensor, TensorPlan>(guesses);
 
 }  // namespace rooflane::gemm

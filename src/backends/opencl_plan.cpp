@@ -231,11 +231,27 @@ void DevicePlan::write_now(cl_mem target, const View& view) {
       "clEnqueueWriteBuffer");
 }
 
-void DevicePlan::describe(Describing& kernel, std::array<cl_mem, 3> operands) {
-  for (cl_mem& memory : operands) memory = now(memory);
-  if (operands == kernel.operands) return;
-  launch(kernel.call, {1, 1});
-  kernel.operands = operands;
+void DevicePlan::add_step(KernelCall call, std::int64_t groups, std::int64_t items) {
+  steps_.push_back({.call = std::move(call),
+                    .size = {static_cast<std::size_t>(groups), static_cast<std::size_t>(items)}});
+}
+
+void DevicePlan::add_description(KernelCall call, const std::array<cl_mem, 3>& operands) {
+  add_step(std::move(call), 1, 1);
+  steps_.back().describes = true;
+  steps_.back().operands = operands;
+}
+
+void DevicePlan::enqueue() {
+  for (Step& step : steps_) {
+    if (step.describes) {
+      std::array<cl_mem, 3> current = step.operands;
+      for (cl_mem& memory : current) memory = now(memory);
+      if (current == step.described) continue;
+      step.described = current;
+    }
+    launch(step.call, step.size);
+  }
 }
 
 void DevicePlan::launch(const KernelCall& kernel, const Launch& size) {
@@ -409,6 +425,7 @@ PlanFacts DevicePlan::facts() const {
   facts.device = context_->info().name;
   facts.driver = context_->info().driver;
   facts.tuning = tuning_;
+  facts.path = path_;
   for (const DeviceBuffer& memory : workspace_) facts.workspace_bytes += memory.bytes();
   for (const Copy& copy : copies_) facts.workspace_bytes += copy.staging.bytes();
   for (const DeviceBuffer& memory : packed_) facts.packed_bytes += memory.bytes();

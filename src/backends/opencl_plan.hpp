@@ -79,13 +79,16 @@ class DevicePlan : public Plan {
   void write_now(cl_mem target, const View& view);
   // What stands for a device copy or packed constant now: in cold runs it changes.
   cl_mem now(cl_mem memory) const { return cold_ ? cold_->at(memory) : memory; }
-  // A kernel that writes down addresses of operands (tensor maps), and those of its last launch.
-  struct Describing {
-    KernelCall call;
-    std::array<cl_mem, 3> operands{};
-  };
-  // Launches it, by one work-item, if the operands are others than then.
-  void describe(Describing& kernel, std::array<cl_mem, 3> operands);
+  // What a run launches, in order.
+  void add_step(KernelCall call, std::int64_t groups, std::int64_t items);
+  // The same of a kernel of one work-item that writes down addresses of operands (tensor maps): a
+  // run launches it if the operands are others than last time.
+  void add_description(KernelCall call, const std::array<cl_mem, 3>& operands);
+  // Arguments that are sizes: int of a kernel.
+  template <class... Sizes>
+  void add_sizes(KernelCall& call, Sizes... sizes) {
+    call.add_args(context(), static_cast<cl_int>(sizes)...);
+  }
   // Enqueues one kernel; does nothing for zero groups. `wait_now` is for packing while planning.
   void launch(const KernelCall& kernel, const Launch& size);
   void wait_now();
@@ -94,11 +97,20 @@ class DevicePlan : public Plan {
   // returns a status. The library's other kernels count too: a marker notes where they start.
   void enqueue_call(const char* name, FunctionRef<cl_int(cl_command_queue*, cl_event*)> call);
 
-  // Enqueues every kernel of one run with `launch`. Not called when the output is empty.
-  virtual void enqueue() = 0;
+  // Enqueues every kernel of one run with `launch`: the steps, unless a room does it itself. Not
+  // called when the output is empty.
+  virtual void enqueue();
   void on_bind(const Operands& operands) override;
 
+  std::string path_;  // PlanFacts has it
+
  private:
+  struct Step {
+    KernelCall call;
+    Launch size;
+    bool describes = false;
+    std::array<cl_mem, 3> operands{}, described{};
+  };
   struct Copy {
     std::string tensor;
     Role role;
@@ -127,6 +139,7 @@ class DevicePlan : public Plan {
   std::vector<Copy> copies_;
   std::vector<DeviceBuffer> workspace_;
   std::vector<DeviceBuffer> packed_;
+  std::vector<Step> steps_;
   std::optional<ColdCopies> cold_;
   Phase upload_, run_, download_;
 };
