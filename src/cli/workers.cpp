@@ -92,7 +92,7 @@ void add_builds(const Arguments& arguments, std::chrono::duration<double> timeou
     ForeignWorker worker;
     worker.command = {build.path, "worker"};
     if (const auto variable = own_library_first(build.path)) {
-      worker.command.insert(worker.command.begin(), {"env", *variable});
+      worker.command.insert(worker.command.begin(), {"/usr/bin/env", *variable});
     }
     worker.option = {"--against", build.name + "=" + build.path};
     worker.name = [&](const Offer& offer) { return offer.variant + "@" + build.name; };
