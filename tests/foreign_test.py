@@ -276,7 +276,8 @@ class Against(Foreign):
         self.assertEqual(rows["scalar@other"]["compiler"], rows["scalar"]["compiler"])
 
     def test_another_build_loads_the_library_beside_it(self):
-        other = self.script("other", f"#!/bin/sh\necho \"$LD_LIBRARY_PATH\" > seen\nexec {ROOFLANE} worker\n")
+        other = self.script("other", '#!/bin/sh\necho "$LD_LIBRARY_PATH" > seen\n'
+                            f"exec {ROOFLANE} worker\n")
         for has_library, seen in (False, "/nowhere"), (True, f"{self.folder.name}:/nowhere"):
             with self.subTest(has_library=has_library):
                 if has_library:
