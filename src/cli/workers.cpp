@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 
 #include "backends/plugin.hpp"
 #include "cli/peers.hpp"
@@ -65,17 +64,24 @@ void add_plugins(const std::vector<PluginArgument>& plugins, std::chrono::durati
   }
 }
 
-// LD_LIBRARY_PATH takes precedence over the path that is stored in a program. Where it is set,
-// another build would load this build's library and be timed with this build's kernels. The library
-// beside the program comes first instead.
-std::optional<std::string> own_library_first(const std::filesystem::path& program) {
+// LD_LIBRARY_PATH takes precedence over the path that is stored in a program. With it another build
+// may load this build's library, and this build's kernels would be timed under its name.
+void require_own_library(const PluginArgument& build) {
+  const auto library_in = [](const std::filesystem::path& folder) {
+    return folder / "librooflane.so.0";
+  };
+  const std::filesystem::path own = library_in(std::filesystem::path(build.path).parent_path());
   const char* const folders = std::getenv("LD_LIBRARY_PATH");
-  const std::filesystem::path folder = program.parent_path();
   std::error_code ignored;
-  if (folders == nullptr || !std::filesystem::exists(folder / "librooflane.so.0", ignored)) {
-    return std::nullopt;
+  if (folders == nullptr || !std::filesystem::exists(own, ignored)) return;
+  for (const std::string_view folder : split(folders, ':')) {
+    const std::filesystem::path loaded = library_in(folder);
+    if (folder.empty() || !std::filesystem::exists(loaded, ignored)) continue;
+    if (std::filesystem::equivalent(loaded, own, ignored)) return;
+    throw argument_error(fmt::format(
+        "--against {}: LD_LIBRARY_PATH makes it load '{}' instead of '{}'; unset LD_LIBRARY_PATH",
+        build.name, loaded.string(), own.string()));
   }
-  return fmt::format("LD_LIBRARY_PATH={}:{}", folder.string(), folders);
 }
 
 void add_builds(const Arguments& arguments, std::chrono::duration<double> timeout,
@@ -89,11 +95,9 @@ void add_builds(const Arguments& arguments, std::chrono::duration<double> timeou
       throw argument_error(
           fmt::format("--against {}: '{}' cannot be executed", build.name, build.path));
     }
+    require_own_library(build);
     ForeignWorker worker;
     worker.command = {build.path, "worker"};
-    if (const auto variable = own_library_first(build.path)) {
-      worker.command.insert(worker.command.begin(), {"/usr/bin/env", *variable});
-    }
     worker.option = {"--against", build.name + "=" + build.path};
     worker.name = [&](const Offer& offer) { return offer.variant + "@" + build.name; };
     add_foreign(catalogue, worker, timeout);
