@@ -9,6 +9,7 @@ import csv
 import glob
 import html.parser
 import json
+import math
 import os
 import pathlib
 import re
@@ -62,9 +63,10 @@ def in_picture(rows):
 
 
 def same(shown, cell):
-    """Whether a cell of the page says what one of the file does."""
+    """Whether a cell of the page says what one of the file does. JSON has no infinite numbers: the
+    page leaves them empty."""
     try:
-        return shown == cell or float(shown) == float(cell)
+        return shown == cell or float(shown or math.inf) == float(cell)
     except ValueError:
         return False
 
