@@ -62,6 +62,13 @@ def page_of(*folder: str) -> str:
     return RESULTS.joinpath(*folder, "README.md").read_text(encoding="utf-8")
 
 
+def kept_rows(machine: str) -> list[Path]:
+    """The CSVs that the machine's page, its README.md, names: those are kept on purpose. `bench.sh`
+    leaves the rows and samples of other runs beside them, which git ignores."""
+    page = page_of(machine)
+    return sorted(path for path in (RESULTS / machine).glob("*.csv") if path.name in page)
+
+
 def lines_of(page: str, first: str) -> list[dict[str, str]]:
     """The lines of the page's table with that first heading."""
     found = re.search(rf"(?m)^\| {re.escape(first)} \|.*(?:\n\|.*)+", page)
@@ -126,8 +133,7 @@ def ladder_measured(program: Path, kernel: str) -> str:
 
 def answers(program: Path, machine: str) -> str:
     """GFLOP/s of the variants on typical problems."""
-    page = page_of(machine)
-    path, = (each for each in (RESULTS / machine).glob("*.csv") if each.name in page)
+    path, = kept_rows(machine)
     rows, shown = rows_of(path), []
     lines = []
     for problem, label in PROBLEMS.items():
@@ -151,7 +157,7 @@ def answers(program: Path, machine: str) -> str:
 
 def presets(program: Path, machine: str) -> str:
     """How `hwy` compares with the best peer in lists of problems."""
-    path, = (RESULTS / machine).glob("*.csv")
+    path, = kept_rows(machine)
     rows, lines = rows_of(path), []
     for preset, label in PRESETS.items():
         times: dict[str, dict[str, float]] = {}

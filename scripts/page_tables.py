@@ -46,14 +46,6 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def kept_rows(machine: str) -> list[Path]:
-    """The CSVs that the machine's page, its README.md, names: those are kept on purpose. `bench.sh`
-    leaves the rows and samples of other runs beside them, which git ignores."""
-    folder = ROOT / "results" / machine
-    page = (folder / "README.md").read_text(encoding="utf-8")
-    return sorted(path for path in folder.glob("*.csv") if path.name in page)
-
-
 def table(headings: list[str], lines: list[list[str]], rest: str = "---:") -> str:
     """Markdown; all columns but the first hold figures, unless `rest` aligns them otherwise."""
     rule = ["---", *[rest] * (len(headings) - 1)]
@@ -119,7 +111,7 @@ def slowdown(_: Path, variant: str, kernel: str, threads: str) -> str:
     cells = []
     for machine, name in MACHINES.items():
         times: dict[str, dict[str, float]] = defaultdict(dict)
-        for path in kept_rows(machine):
+        for path in page_results.kept_rows(machine):
             for row in rows_of(path):
                 if (row["kernel"], row["threads"]) == (kernel, threads) and row["p50_ns"]:
                     times[row["shape"]][row["variant"]] = float(row["p50_ns"])
