@@ -57,23 +57,26 @@ NEVER = 1e9  # a ratio that excludes nobody
 ITSELF = Comparison(Ratio(1, 1, 1), "equal", 1)
 
 
-def best_of(history: History) -> list[Configuration]:
-    """The finalists. Those that are certainly slower than the fastest or the default, by more than
-    a process changes, take no part."""
+def _finalists(history: History) -> list[Trial]:
+    """Without the default. Those that are certainly slower than the fastest or the default, by more
+    than a process changes, take no part."""
     limit = PROCESS * min(1.0, history.best.ratio.high) if history.best else 0
-    return [trial.configuration for trial in history.ranked()
+    return [trial for trial in history.ranked()
             if trial.ratio.low <= limit and trial.configuration != history.space.default
             ][:FINALISTS]
+
+
+def best_of(history: History) -> list[Configuration]:
+    """The finalists, without the default."""
+    return [trial.configuration for trial in _finalists(history)]
 
 
 def not_raced(history: History, seconds: float) -> Verdict:
     """The verdict if no time is left for the race: the default stays, and nothing is decided.
     `seconds`: how long the race may take."""
     default = history.space.default
-    measured = {text_of(trial.configuration): trial for trial in history.ranked()}
-    finalists = [Finalist(one, measured[text_of(one)].ratio,
-                          measured[text_of(one)].workspace_bytes, "undecided")
-                 for one in best_of(history)]
+    finalists = [Finalist(trial.configuration, trial.ratio, trial.workspace_bytes, "undecided")
+                 for trial in _finalists(history)]
     finalists.append(Finalist(default, ITSELF.ratio, 0, "undecided"))
     return Verdict(default, ITSELF.ratio, sorted(finalists, key=lambda one: one.ratio.value),
                    seconds_more=seconds)
