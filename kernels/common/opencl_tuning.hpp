@@ -1,6 +1,5 @@
 // What the rooms with several OpenCL kernels (gemm, attention) share while they choose a tuning:
-// tunings as structs, needs that a tuning meets or not, and how many groups a GPU's unit runs at a
-// time.
+// tunings as structs, a device with its limits, and needs that a tuning meets or not.
 #pragma once
 
 #include <algorithm>

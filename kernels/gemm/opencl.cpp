@@ -232,7 +232,7 @@ std::unique_ptr<Plan> plan(const Problem& problem, const Tuning& tuning, const E
 
 }  // namespace
 
-// gemm_epilogue.cl has these numbers as cases, counted from 1, and their count + 1 as base.
+// gemm_epilogue.cl has these numbers, counted from 1, and their count + 1 as base.
 using Op = Epilogue::Op;
 static_assert(Epilogue::most + 1 == 9);
 static_assert(static_cast<int>(Op::bias) == 0 && static_cast<int>(Op::relu) == 1 &&
