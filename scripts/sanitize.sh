@@ -124,7 +124,8 @@ asan+=:allocator_may_return_null=1:alloc_dealloc_mismatch=0:protect_shadow_gap=0
 export ASAN_OPTIONS=$asan:handle_sigbus=0:exitcode=99
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:exitcode=99
 export LSAN_OPTIONS=suppressions=$here/leaks.txt:print_suppressions=0
-tsan=suppressions=$here/threads.txt:halt_on_error=1:print_suppressions=0
+# Tests start threads in a child that forked from a program with threads, and want to (die_after_fork).
+tsan=suppressions=$here/threads.txt:halt_on_error=1:print_suppressions=0:die_after_fork=0
 export TSAN_OPTIONS=$tsan:handle_sigbus=0:exitcode=99
 
 # Kernels that place libraries with more than 28 random bits (Ubuntu 24.04) hit the shadow memory of
