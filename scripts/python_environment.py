@@ -61,21 +61,34 @@ def ensure(name: str, recipe: str, install: Callable[[Pip], None]) -> Path:
 
     `install` is handed a function that runs `pip install ARGUMENTS`; `recipe` is text that changes
     whenever `install` would do something else. Progress goes to standard error. Two processes that
-    want the same environment wait for one another. Raises Unavailable.
+    want the same environment wait for one another, and share a failure. Raises Unavailable.
     """
     answer_help()
     if (python := ready(name, recipe)) is not None:
         return python
     folder = folder_of(name)
+    failed_before = _time_of_failure(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with open(folder.parent / f"{folder.name}.lock", "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if (python := ready(name, recipe)) is not None:
                 return python
+            # While this process waited for the lock another one failed, which takes seconds where
+            # no host answers.
+            if _time_of_failure(folder) != failed_before and (why := failure(name)):
+                raise Unavailable(why)
             return _make(folder, recipe, install)
     except OSError as error:
         raise Unavailable(f"environment {folder} cannot be made: {error}") from error
+
+
+def _time_of_failure(folder: Path) -> int:
+    """When the last attempt to make this environment failed, in ns; 0 when none did."""
+    try:
+        return (folder / "failed").stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def with_packages(name: str, packages: Sequence[str], variable: str = "") -> Path:

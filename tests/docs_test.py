@@ -558,11 +558,8 @@ class Commands(unittest.TestCase):
             self.skipTest(skip.reason(self.no_numpy, "from PyPI: numpy"))
         if self.no_package and ("$PACKAGE_PYTHON" in ran.run or "python_overhead" in ran.run):
             self.skipTest(skip.reason(self.no_package))
-        if ran.status == 3 and ran.command.startswith("scripts/report.py"):
-            self.skipTest(skip.reason(ran.output.strip().splitlines()[-1],
-                                      "from PyPI: altair vl-convert-python"))
-        if ran.status == 3 and "the tuner's Python environment cannot be had" in ran.output:
-            self.skipTest(skip.reason(ran.output.strip().splitlines()[-1]))
+        if no_packages := skip.no_packages(ran.status, ran.output):
+            self.skipTest(no_packages)
         no_jail = [other.output for other in self.ran
                    if other.status == 3 and "jail" in other.output]
         if no_jail and re.search("rooflane judge|--strategy source", ran.command):

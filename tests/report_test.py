@@ -454,6 +454,6 @@ if __name__ == "__main__":
         with open(probe, "w", encoding="utf-8") as empty:
             empty.write("schema_version,kernel,variant,shape,status\n")
         done = report(probe, "--html", os.path.join(scratch, "page.html"))
-        if done.returncode == 3 and "PyPI cannot be reached" in done.stderr:
+        if skip.no_packages(done.returncode, done.stderr):
             OFFLINE = True
     skip.main(sys.argv[:1])
