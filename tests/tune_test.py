@@ -16,6 +16,7 @@ import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import skip
 import tune_environment
@@ -264,6 +265,18 @@ class Finals(unittest.TestCase):
         self.assertIn("undecided", final.describe(found, self.DEFAULT))
         self.assertIn("more would decide", final.describe(found, self.DEFAULT))
 
+    def test_in_a_short_race_only_as_many_go_on_as_reach_the_first_look_in_time(self):
+        """A clock that each process lets go on by a second."""
+        truth = {f"x={x}": 1.0 - x / 50 for x in range(9)}
+        for seconds, field in ((20, [9, 3, 3, 3]), (5, [9, 2, 2, 2]), (1000, [9, 9, 9, 7])):
+            machine = PlantedMachine(self.program, truth, self.DEFAULT, 0.01, 0.003, 1)
+            with mock.patch.object(final.time, "monotonic",
+                                   lambda of=machine: float(sum(map(len, of.orders)))):
+                found = final.Final(machine, self.DEFAULT, [{"x": x} for x in range(1, 9)]
+                                    ).race(seconds)
+            self.assertEqual([len(order) for order in machine.orders[:4]], field)
+            self.assertEqual(found.chosen, {"x": 8})
+
     def test_the_default_takes_part_to_the_end_in_a_shuffled_order(self):
         machine = self.machine(0.8, 0.801, noise=0.05)
         final.Final(machine, self.DEFAULT, [self.A, self.B]).race(1e9)
@@ -445,6 +458,9 @@ class Worth(unittest.TestCase):
     def test_what_is_saved_is_the_difference_to_the_default_in_all_calls(self):
         self.assertAlmostEqual(worth.saved_by_best(self.history([], [1.0, 0.8]), 5), 1e-3)
         self.assertEqual(worth.saved_by_best(self.history([], [1.0, 1.2]), 5), 0)
+        unsure = self.history([], [1.0, 0.8])
+        unsure.best.ratio = Ratio(0.8, 0.6, 1.1)
+        self.assertEqual(worth.saved_by_best(unsure, 5), 0)
         self.assertEqual(worth.saved_by_best(self.history([], []), 5), 0)
 
     def test_without_time_for_the_last_comparison_nothing_is_decided(self):

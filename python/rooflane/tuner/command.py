@@ -190,7 +190,8 @@ class Tuning:
 
     def run_shared(self) -> None:
         """All searches together, then the last comparison of each. With --max-time the largest
-        saving is compared first: not all may be."""
+        saving is compared first, and those that save nothing leave their time to the others: not
+        all may be compared."""
         courses: list[Course] = []
         try:
             for index, target in enumerate(self.targets):
@@ -200,11 +201,12 @@ class Tuning:
             for course in courses:
                 course.is_searched = True
             if self.deadline is not None:
-                courses.sort(key=lambda one: -worth.saved_by_best(one.history, one.target.weight))
+                courses.sort(key=self.saves, reverse=True)
             while courses:
                 self.progress.target(len(self.targets) - len(courses))
+                share_time = sum(self.saves(one) > 0 for one in courses) or len(courses)
                 course = courses.pop(0)
-                self.attempt(course.target, self.finish, course, len(courses) + 1)
+                self.attempt(course.target, self.finish, course, share_time)
         finally:
             for course in courses:
                 self.end(course, None, "interrupted")
@@ -252,13 +254,15 @@ class Tuning:
 
     def share(self, courses: list[Course]) -> None:
         """Batches of evaluations. Each goes to the search with the largest expected gain times
-        weight, until none promises anything, or the evaluations or the time of all are used up. A
+        weight, after the seeds of all, those of the longest calls first, until none promises anything, or the evaluations or the time of all are used up. A
         search that fails leaves the list."""
         left = (self.given.budget * len(courses)
                 - sum(len(course.history.trials) for course in courses))
         seconds, begin = self.seconds_for(1), time.monotonic()
         errors = worth.ModelErrors()
         playing = [course for course in courses if course.verdict is None]
+        playing.sort(reverse=True, key=lambda one:
+                     one.target.weight * worth.predicted_seconds(one.space))
         while playing and left > 0 and (seconds is None or time.monotonic() - begin < seconds):
             course = max(playing, key=lambda one: self.pays(one, errors))
             if self.pays(course, errors) == 0:
@@ -280,6 +284,11 @@ class Tuning:
                            if best and history.best else 0.0)
             if len(history.trials) - tried < batch and course.batches > 1:
                 playing.remove(course)  # it is exhausted, or at a limit of its own
+
+    @staticmethod
+    def saves(course: Course) -> float:
+        """Seconds that a search's best schedule surely saves."""
+        return worth.saved_by_best(course.history, course.target.weight)
 
     @staticmethod
     def pays(course: Course, errors: worth.ModelErrors) -> float:

@@ -120,8 +120,8 @@ class Final:
                     return self._verdict(self._standing())
                 on_repetition(done, len(self._left))
                 self._repeat()
-                self._seconds = time.monotonic() - begin
-                self._halve()
+                before, self._seconds = self._seconds, time.monotonic() - begin
+                self._halve((seconds - self._seconds) / max(1e-9, self._seconds - before))
             standing = self._standing()
             if not standing.undecided():
                 return self._verdict(standing)
@@ -129,9 +129,14 @@ class Final:
                           if index == 0 or standing.over_leader[index].verdict != "slower"]
         return self._verdict(self._standing())
 
-    def _halve(self) -> None:
-        """Lets the faster ones go on, by the medians over the default's."""
-        count = HALVED.get(len(self._times[0]), FINALISTS)
+    def _halve(self, repetitions: float) -> None:
+        """Lets the faster ones go on, by the medians over the default's: as many as reach the first
+        look in time, which is left for so many repetitions like the last one."""
+        done = len(self._times[0])
+        count = HALVED.get(done, FINALISTS)
+        if done < LOOKS[0]:
+            in_time = int(len(self._left) * repetitions / (LOOKS[0] - done)) - 1
+            count = max(1, min(count, in_time))
         ranked = sorted(self._left[1:], key=lambda index: statistics.median(
             log for one in self._rounds(index, 0) for log in one))
         self._left = [0, *sorted(ranked[:count])]
