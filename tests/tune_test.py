@@ -458,9 +458,6 @@ class Worth(unittest.TestCase):
     def test_what_is_saved_is_the_difference_to_the_default_in_all_calls(self):
         self.assertAlmostEqual(worth.saved_by_best(self.history([], [1.0, 0.8]), 5), 1e-3)
         self.assertEqual(worth.saved_by_best(self.history([], [1.0, 1.2]), 5), 0)
-        unsure = self.history([], [1.0, 0.8])
-        unsure.best.ratio = Ratio(0.8, 0.6, 1.1)
-        self.assertEqual(worth.saved_by_best(unsure, 5), 0)
         self.assertEqual(worth.saved_by_best(self.history([], []), 5), 0)
 
     def test_without_time_for_the_last_comparison_nothing_is_decided(self):
@@ -527,8 +524,19 @@ class Tune(unittest.TestCase):
         done = self.tune(*self.fake("--shape", "softmax:rows=4,cols=9", "--max-time", "1e-6",
                                     "--no-store", "--json"))
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual([(one["kind"], one["evaluations"])
-                          for one in json.loads(done.stdout)["tuned"]], [("undecided", 0)] * 2)
+        told = json.loads(done.stdout)
+        self.assertEqual(told["tuned"], [])
+        self.assertEqual(told["unreached"], [SHAPE, "softmax:rows=4,cols=9"])
+        self.assertIn("2 of 2 problems were not reached", done.stderr)
+
+    def test_nothing_else_measured_is_no_victory_of_the_default(self):
+        file = self.folder / "tuned.json"
+        done = self.tune(*self.fake("--strategy", "default", "--budget", "1", "--export", str(file),
+                                    "--json"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        told, = json.loads(done.stdout)["tuned"]
+        self.assertEqual((told["kind"], told["evaluations"]), ("undecided", 1))
+        self.assertEqual(json.loads(file.read_text(encoding="utf-8"))["entries"], [])
 
     def test_resume_reports_what_was_decided_and_searches_the_rest(self):
         words = self.fake("--strategy", "random", "--budget", "6", "--no-store", "--json")

@@ -172,6 +172,7 @@ class Tuning:
         self.deadline = time.monotonic() + given.max_time if given.max_time else None
         self.done: list[Course] = []
         self.failed: list[str] = []
+        self.unreached: list[str] = []  # problems that --max-time left no time for
 
     def run(self) -> int:
         """Searches and last comparisons; the exit status."""
@@ -183,30 +184,28 @@ class Tuning:
                 self.attempt(target, self.tune, target, len(self.targets) - index)
         if self.given.json:
             print(json.dumps({"tuned": [json_of(done) for done in self.done],
-                              "failed": self.failed}, indent=1))
+                              "failed": self.failed, "unreached": self.unreached}, indent=1))
         elif len(self.done) > 1:
             print(overall(self.done))
+        if self.unreached:
+            print(f"rooflane: {len(self.unreached)} of {len(self.targets)} problems were not "
+                  "reached: --max-time was over", file=sys.stderr)
         return 3 if self.failed and not self.done else 1 if self.failed else 0
 
     def run_shared(self) -> None:
         """All searches together, then the last comparison of each. With --max-time the largest
-        saving is compared first, and those that save nothing leave their time to the others: not
-        all may be compared."""
+        saving is compared first: not all may be."""
         courses: list[Course] = []
         try:
-            for index, target in enumerate(self.targets):
-                self.progress.target(index)
-                self.attempt(target, lambda one: courses.append(self.begin(one)), target)
             self.share(courses)
             for course in courses:
                 course.is_searched = True
             if self.deadline is not None:
-                courses.sort(key=self.saves, reverse=True)
+                courses.sort(key=lambda one: -worth.saved_by_best(one.history, one.target.weight))
             while courses:
-                self.progress.target(len(self.targets) - len(courses))
-                share_time = sum(self.saves(one) > 0 for one in courses) or len(courses)
                 course = courses.pop(0)
-                self.attempt(course.target, self.finish, course, share_time)
+                self.progress.target(self.targets.index(course.target))
+                self.attempt(course.target, self.finish, course, len(courses) + 1)
         finally:
             for course in courses:
                 self.end(course, None, "interrupted")
@@ -253,49 +252,60 @@ class Tuning:
                       record.verdict if self.schedules and record.state == "finished" else None)
 
     def share(self, courses: list[Course]) -> None:
-        """Batches of evaluations. Each goes to the search with the largest expected gain times
-        weight, after the seeds of all, those of the longest calls first, until none promises anything, or the evaluations or the time of all are used up. A
-        search that fails leaves the list."""
-        left = (self.given.budget * len(courses)
-                - sum(len(course.history.trials) for course in courses))
+        """Begins all searches, each with its seeds, then takes batches of evaluations. Each goes to
+        the search with the largest expected gain times weight, until none promises anything, or
+        the evaluations or the time of all are used up. A search that fails leaves the list, and one
+        that was not begun in time never enters it."""
+        left = self.given.budget * len(self.targets)
         seconds, begin = self.seconds_for(1), time.monotonic()
         errors = worth.ModelErrors()
-        playing = [course for course in courses if course.verdict is None]
-        playing.sort(reverse=True, key=lambda one:
-                     one.target.weight * worth.predicted_seconds(one.space))
-        while playing and left > 0 and (seconds is None or time.monotonic() - begin < seconds):
-            course = max(playing, key=lambda one: self.pays(one, errors))
-            if self.pays(course, errors) == 0:
-                return
+
+        def is_over() -> bool:
+            return left <= 0 or (seconds is not None and time.monotonic() - begin >= seconds)
+
+        def take_batch(course: Course, batch: int) -> int:
+            """How many evaluations it took; a search that takes fewer is exhausted or at a limit of
+            its own."""
             history = course.history
             tried, best = len(history.trials), history.best
             course.search.limits.trials = tried + left
-            batch = min(left, worth.BATCH if course.batches else len(course.search.seeds))
             self.progress.target(self.targets.index(course.target))
-            if not self.attempt(course.target, self.take, course, batch):
+            if not self.attempt(course.target, self.take, course, min(left, batch)):
                 self.end(course, None, "failed")
                 courses.remove(course)
-                playing.remove(course)
-                continue
-            left -= len(history.trials) - tried
+                return 0
             errors.learn(history)
             course.batches += 1
             course.last = (math.log(best.ratio.value / history.best.ratio.value)
                            if best and history.best else 0.0)
-            if len(history.trials) - tried < batch and course.batches > 1:
-                playing.remove(course)  # it is exhausted, or at a limit of its own
+            return len(history.trials) - tried
 
-    @staticmethod
-    def saves(course: Course) -> float:
-        """Seconds that a search's best schedule surely saves."""
-        return worth.saved_by_best(course.history, course.target.weight)
+        playing: list[Course] = []
+        for index, target in enumerate(self.targets):
+            if is_over():
+                self.unreached = [one.shape for one in self.targets[index:]]
+                break
+            self.progress.target(index)
+            if not self.attempt(target, lambda one: courses.append(self.begin(one)), target):
+                continue
+            course = courses[-1]
+            left -= len(course.history.trials)
+            if course.verdict is None:
+                left -= take_batch(course, len(course.search.seeds))
+                if course in courses:
+                    playing.append(course)
+        while playing and not is_over():
+            course = max(playing, key=lambda one: self.pays(one, errors))
+            if self.pays(course, errors) == 0:
+                return
+            taken = take_batch(course, worth.BATCH)
+            left -= taken
+            if taken < worth.BATCH:
+                playing.remove(course)
 
     @staticmethod
     def pays(course: Course, errors: worth.ModelErrors) -> float:
-        """Seconds that the next batch of a search is expected to save; the seeds of all come
-        first."""
-        if not course.batches:
-            return math.inf
+        """Seconds that the next batch of a search is expected to save."""
         history = course.history
         gain = worth.gain_of_batch(history, errors, course.batches, course.last)
         return (gain * worth.seconds_of(history) * course.target.weight if gain >= worth.DOUBT
@@ -401,13 +411,15 @@ class Tuning:
     def decide(self, space: Space, target: Target, search: Search, left: int) -> Verdict:
         """The last comparison and the neighbours. Where every configuration's samples are kept,
         those of the comparison are kept too: a process may be lucky with its memory."""
-        seconds = self.given.final_time
+        seconds, history = self.given.final_time, search.history
+        no_race = not search.is_exhausted and len(history.trials) < 2
         if self.deadline is not None:
-            remaining = self.deadline - time.monotonic()
-            if remaining <= 0:
-                return final.not_raced(search.history, seconds)
-            seconds = min(seconds, remaining / left)
-        race = final.Final(self.evaluator, space.default, final.best_of(search.history),
+            remaining, look = self.deadline - time.monotonic(), final.seconds_of_look(history)
+            no_race |= remaining < look
+            seconds = min(seconds, max(look, remaining / left))
+        if no_race:
+            return final.not_raced(history, self.given.final_time)
+        race = final.Final(self.evaluator, space.default, final.best_of(history),
                            self.given.seed)
         if self.given.strategy == "all":
             race.on_evaluation = search.again
@@ -431,6 +443,8 @@ class Tuning:
                 self.keep_in_store(space, verdict, facts)
             if self.given.export:
                 export.keep(self.given.export, machine, space, verdict, facts["build"])
+        elif self.given.export:
+            export.begin(self.given.export, machine)
         if self.given.export_space:
             spaces.add(self.given.export_space,
                        [spaces.record(space, machine, course.history.trials)])

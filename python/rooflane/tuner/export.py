@@ -53,6 +53,12 @@ def keep(path: Path, machine: dict[str, Any], space: Space, verdict: Verdict,
         files.replace(path, _text_of(document))
 
 
+def begin(path: Path, machine: dict[str, Any]) -> None:
+    """Makes the file without entries, unless there is one. Raises BadFile, OSError."""
+    with _locked(path):
+        files.replace(path, _text_of(_read(path, machine)))
+
+
 def require_writable(path: Path) -> None:
     """Before hours of measuring. Raises OSError."""
     with _locked(path):

@@ -71,6 +71,12 @@ def best_of(history: History) -> list[Configuration]:
     return [trial.configuration for trial in _finalists(history)]
 
 
+def seconds_of_look(history: History) -> float:
+    """What a race takes at least, by what the search's evaluations took: repetitions up to the first
+    look, each with a process for the rounds' first, one for the default and one for another."""
+    return LOOKS[0] * 3 * statistics.median([trial.cost.total for trial in history.trials] or [0])
+
+
 def not_raced(history: History, seconds: float) -> Verdict:
     """The verdict if no time is left for the race: the default stays, and nothing is decided.
     `seconds`: how long the race may take."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from statistics import NormalDist
 
-from rooflane.tuning import History, Space, text_of
+from rooflane.tuning import History, text_of
 
 BATCH = 10  # evaluations: changing from one problem to another costs about one
 # The standard error of a predicted ratio of two schedules, as a logarithm, of models without a fit:
@@ -82,12 +82,6 @@ def gain_of_batch(history: History, errors: ModelErrors, batches: int, last: flo
                USUAL_GAIN / 2 ** batches, last / 2)
 
 
-def predicted_seconds(space: Space) -> float:
-    """What a call takes with the default, by the cost model; 0 where it cannot tell."""
-    return 1e-9 * next((one.predicted_ns or 0.0 for one in space.candidates
-                        if one.configuration == space.default), 0.0)
-
-
 def seconds_of(history: History) -> float:
     """What a call takes with the best schedule that was found."""
     default = next((trial for trial in history.trials
@@ -99,9 +93,7 @@ def seconds_of(history: History) -> float:
 
 
 def saved_by_best(history: History, weight: float) -> float:
-    """Seconds that the best schedule surely saves over the default, by what the search measured; 0
-    where it may save nothing."""
+    """Seconds that the best schedule saves over the default, by what the search measured."""
     if history.best is None:
         return 0.0
-    ratio = history.best.ratio
-    return weight * seconds_of(history) * max(0.0, 1 - ratio.high) / ratio.value
+    return weight * seconds_of(history) * (1 / history.best.ratio.value - 1)
