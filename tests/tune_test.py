@@ -527,7 +527,7 @@ class Tune(unittest.TestCase):
         told = json.loads(done.stdout)
         self.assertEqual(told["tuned"], [])
         self.assertEqual(told["unreached"], [SHAPE, "softmax:rows=4,cols=9"])
-        self.assertIn("2 of 2 problems were not reached", done.stderr)
+        self.assertIn("before 2 of 2 problems were begun", done.stderr)
 
     def test_nothing_else_measured_is_no_victory_of_the_default(self):
         file = self.folder / "tuned.json"

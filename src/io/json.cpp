@@ -51,8 +51,8 @@ ordered_json row_schema() {
   }
   return {
       {"description",
-       "One variant on one problem: the columns of the CSV by name, null where a cell is empty. "
-       "Columns may be appended."},
+       "One variant on one problem: the columns of the CSV by name, null where a cell is empty or "
+       "its number infinite. Columns may be appended."},
       {"type", "object"},
       {"required", required},
       {"properties", properties}};

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 import sys
 import threading
 import time
@@ -361,7 +360,8 @@ def run(given: argparse.Namespace, options: Sequence[str]) -> int:
                 cluster.stop.set()
         for future in futures:
             future.result()
-        return _tell(given, tunings)
+        return command.tell_all(given, tunings, lambda one: {
+            **command.json_of(one), "machine": machine_of(one)})
     except (KeyboardInterrupt, Stopped):
         print("interrupted; the same command with --resume goes on", file=sys.stderr)
         return command.INTERRUPTED
@@ -369,14 +369,3 @@ def run(given: argparse.Namespace, options: Sequence[str]) -> int:
         if archive is not None:
             archive.close()
         cluster.close()
-
-
-def _tell(given: argparse.Namespace, tunings: Sequence[ClusterTuning]) -> int:
-    failed = [text for tuning in tunings for text in tuning.failed]
-    done = [one for tuning in tunings for one in tuning.done]
-    if given.json:
-        print(json.dumps({"tuned": [{**command.json_of(one), "machine": machine_of(one)}
-                                    for one in done], "failed": failed}, indent=1))
-    elif len(done) > 1:
-        print(command.overall(done))
-    return 3 if failed and not done else 1 if failed else 0

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,15 +182,7 @@ class Tuning:
             for index, target in enumerate(self.targets):
                 self.progress.target(index)
                 self.attempt(target, self.tune, target, len(self.targets) - index)
-        if self.given.json:
-            print(json.dumps({"tuned": [json_of(done) for done in self.done],
-                              "failed": self.failed, "unreached": self.unreached}, indent=1))
-        elif len(self.done) > 1:
-            print(overall(self.done))
-        if self.unreached:
-            print(f"rooflane: {len(self.unreached)} of {len(self.targets)} problems were not "
-                  "reached: --max-time was over", file=sys.stderr)
-        return 3 if self.failed and not self.done else 1 if self.failed else 0
+        return tell_all(self.given, [self])
 
     def run_shared(self) -> None:
         """All searches together, then the last comparison of each. With --max-time the largest
@@ -261,7 +253,7 @@ class Tuning:
         errors = worth.ModelErrors()
 
         def is_over() -> bool:
-            return left <= 0 or (seconds is not None and time.monotonic() - begin >= seconds)
+            return seconds is not None and time.monotonic() - begin >= seconds
 
         def take_batch(course: Course, batch: int) -> int:
             """How many evaluations it took; a search that takes fewer is exhausted or at a limit of
@@ -290,11 +282,11 @@ class Tuning:
                 continue
             course = courses[-1]
             left -= len(course.history.trials)
-            if course.verdict is None:
+            if course.verdict is None and left > 0:
                 left -= take_batch(course, len(course.search.seeds))
                 if course in courses:
                     playing.append(course)
-        while playing and not is_over():
+        while playing and left > 0 and not is_over():
             course = max(playing, key=lambda one: self.pays(one, errors))
             if self.pays(course, errors) == 0:
                 return
@@ -486,6 +478,23 @@ def json_of(done: Course) -> dict[str, Any]:
             "neighbours": [{"shape": n.shape, "cache": n.cache, "outcome": n.outcome.value,
                             "reason": n.reason, "ratio": n.ratio.value if n.ratio else None}
                            for n in verdict.neighbours]}
+
+
+def tell_all(given: argparse.Namespace, tunings: Sequence[Tuning],
+             as_json: Callable[[Course], dict[str, Any]] = json_of) -> int:
+    """Reports what all of them found and did not; the exit status."""
+    done = [one for tuning in tunings for one in tuning.done]
+    failed = [text for tuning in tunings for text in tuning.failed]
+    unreached = [shape for tuning in tunings for shape in tuning.unreached]
+    if given.json:
+        print(json.dumps({"tuned": [as_json(one) for one in done], "failed": failed,
+                          "unreached": unreached}, indent=1))
+    elif len(done) > 1:
+        print(overall(done))
+    if unreached:
+        print(f"rooflane: --max-time was over before {len(unreached)} of "
+              f"{len(unreached) + len(done) + len(failed)} problems were begun", file=sys.stderr)
+    return 3 if failed and not done else 1 if failed else 0
 
 
 def overall(done: list[Course]) -> str:

@@ -72,8 +72,8 @@ def best_of(history: History) -> list[Configuration]:
 
 
 def seconds_of_look(history: History) -> float:
-    """What a race takes at least, by what the search's evaluations took: repetitions up to the first
-    look, each with a process for the rounds' first, one for the default and one for another."""
+    """The least time of a race, by what the search's evaluations took: the repetitions before the
+    first look, each with three processes: what rounds are compared with, the default, one other."""
     return LOOKS[0] * 3 * statistics.median([trial.cost.total for trial in history.trials] or [0])
 
 
