@@ -39,8 +39,8 @@ def no_device(rooflane: str | Path, env: dict[str, str] | None = None) -> str:
 
 
 def no_packages(status: int, output: str) -> str:
-    """Why a program of ours could not get its packages from PyPI, a line of what it said before it
-    ended with status 3; empty where it got them or wanted none."""
+    """Why a program of ours could not get its packages from PyPI: a line of the output of one that
+    ended with status 3. Empty where it got them or wanted none."""
     told = [line for line in output.splitlines() if "PyPI cannot be reached" in line]
     return told[-1] if status == 3 and told else ""
 
