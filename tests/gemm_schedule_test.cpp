@@ -231,6 +231,28 @@ TEST_CASE("the model: more work takes longer, and threads pay for being started"
   CHECK(threads_of("m=1000,n=1000,k=1000") == 2);
 }
 
+TEST_CASE("the model: rows in place that meet in a set of L1 with fewer ways evict each other") {
+  Traits t = derived_traits(machine(), isa_targets().front(), 1);
+  t.l1_bytes = 32 << 10;  // 8 ways of 4 KiB
+  const MicroTile tile = {.lanes = 8, .mr = 6, .nv = 2, .most_nv = 4};
+  // The time with 12 rows a micro-tile over that with 6.
+  const auto twelve_rows = [&](const char* problem) {
+    const gemm::Gemm g(gemm_problem(problem));
+    Schedule s;
+    s.path = gemm::Path::packed, s.transposed = true;
+    s.nr = 16, s.nc = 16, s.mc = 60, s.kc = 512, s.kb = g.k;
+    s.mr = 12;
+    const double time = gemm::predict(s, g, tile, t);
+    s.mr = 6;
+    return time / gemm::predict(s, g, tile, t);
+  };
+  // Rows 12 KiB apart meet, rows 12.06 KiB apart do not.
+  CHECK(twelve_rows("m=8,n=768,k=3072,trans_b=1") > 1.2);
+  CHECK(twelve_rows("m=8,n=768,k=3088,trans_b=1") < 1.05);
+  t.l1_bytes = 48 << 10;  // 12 ways
+  CHECK(twelve_rows("m=8,n=768,k=3072,trans_b=1") < 1.05);
+}
+
 TEST_CASE("a single column is a row of the transpose, whose operands lie as they did") {
   const gemm::Gemm g = gemm::as_row(gemm::Gemm(gemm_problem("m=30,n=1,k=7,trans_a=1")));
   CHECK(g.m == 1);

@@ -13,6 +13,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -193,6 +194,15 @@ class Costs : protected GemmConstants {
   Level beyond_l1(double bytes) const { return std::max(in_l2, level(bytes)); }
   double read(double bytes, Level from, double run = endless) const {
     return bytes * (1 + (from >= in_l3 ? lead_bytes / run : 0)) / rates_.read[from];
+  }
+  // Bytes that L1 takes from L2 again, over those of `rows` rows of floats, `row` floats apart,
+  // that are read side by side, so many floats at a time. Rows that lie at the same place of a page
+  // meet in one set of L1: more of them than it has ways, of 4 KiB each, evict each other before a
+  // line is used up.
+  double evicted_lines(double rows, std::int64_t row, double at_once) const {
+    const double places = 4096 / real(std::gcd(std::int64_t{4096}, float_bytes * row));
+    const double over = rows / places / (real(traits_.l1_bytes) / 4096) - 1;
+    return std::clamp(over, 0.0, 1.0) * std::max(0.0, 16 / at_once - 1);
   }
   double write(double bytes, Level to) const { return bytes / rates_.write[to]; }
 

@@ -109,6 +109,11 @@ class Search {
 void Search::add_families() {
   Schedule s;
   s.threads = threads_;
+  // Taller micro-tiles, where columns are left that do not fill nr, unless rows in place meet in
+  // L1.
+  const auto mr_in_place = [this](bool along_k) {
+    return along_k && g_.k % page_floats == 0 ? tile_.mr : 2 * tile_.mr;
+  };
   for (const bool transposed : {false, true}) {
     const int64_t skinny = transposed ? g_.n : g_.m;
     s.transposed = transposed;
@@ -121,14 +126,13 @@ void Search::add_families() {
     s.pack_a = true;
     if (!transposed) add_family(s);
     s.pack_a = false;
-    s.mr = 2 * tile_.mr;
+    s.mr = mr_in_place(transposed ? g_.trans_b : !g_.trans_a);
     add_family(s);
   }
   if (g_.prepack) return;
   s.path = Path::unpacked;
   s.transposed = false;
-  // Taller micro-tiles, where columns are left that do not fill nr, unless a's rows meet in L1.
-  s.mr = !g_.trans_a && g_.k % page_floats == 0 ? tile_.mr : 2 * tile_.mr;
+  s.mr = mr_in_place(!g_.trans_a);
   std::vector<int64_t> widths = {tile_.nr()};
   if (g_.m < tile_.mr || g_.k <= 64) {
     // Rows that do not fill a micro-tile, or a c that is most of the traffic: micro-tiles of fewer

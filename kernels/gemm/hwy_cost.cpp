@@ -209,7 +209,7 @@ void Model::add_operands(const Share& sh, Times& t) const {
   }
   const double b_run = in_place ? run(sh.nr, g_.n, sh.kc) : endless;
   const double a_run = s_.pack_a   ? endless
-                       : a_along_k ? run(sh.kc, g_.k, sh.mr)
+                       : a_along_k ? (sh.kc < sh.k ? 4 * sh.kc : endless)
                                    : std::max(prefetched_run, run(sh.mr, g_.m, sh.kc));
   const Level a_first =
       s_.pack_a ? std::max(s_.threads > 1 ? in_l3 : in_l2, level(4 * real(g_.k) * sh.m)) : source_;
@@ -228,8 +228,11 @@ void Model::add_operands(const Share& sh, Times& t) const {
   }
   if (packs_ahead(sh)) t.of(source_) += sh.blocks_m * read(b_bytes, source_);
   double a_l1 = l1_, a_l2 = l2_;
-  if (!s_.pack_a && a_along_k) a_l2 *= usable(l2_way, g_.k, sh.kc);
-  if (!s_.pack_a && !a_along_k) {
+  if (!s_.pack_a && a_along_k) {
+    a_l1 *= usable(4096, g_.k, sh.kc);
+    a_l2 *= usable(l2_way, g_.k, sh.kc);
+    t.core += read(evicted_lines(sh.mr, g_.k, 1) * a_bytes * sh.panels_b, in_l2);
+  } else if (!s_.pack_a) {
     a_l1 *= usable(4096, g_.m, sh.mr);
     a_l2 *= usable(l2_way, g_.m, sh.mc);
   }
@@ -292,6 +295,9 @@ void Model::add_c(const Share& sh, Times& t) const {
     t.of(source_) += read(bytes, source_, 4 * sh.n) - read(bytes, source_);
     if (source_ >= in_l3) t.of(source_) += sh.m * taken(prefetched_ahead);
   }
+  // From beyond L2, or where a micro-kernel is too short to prefetch its lines, the core waits.
+  const bool too_short = sh.kc < c_prefetch * sh.mr * sh.nr / lanes_;
+  if (s_.pack_a && too_short) t.core += read(bytes, source_, 4 * sh.nr) - read(bytes, source_);
   if (g_.reads_c0()) {
     t.of(source_) +=
         read(bytes, source_, run(m_innermost_ ? sh.nr : sh.n, g_.n, m_innermost_ ? sh.mc : sh.mr));
@@ -299,8 +305,7 @@ void Model::add_c(const Share& sh, Times& t) const {
   if (s_.path == Path::packed && s_.kb < g_.k) t.core += read(bytes, source_);  // the last phase's
   if (sh.blocks_k <= 1) return;
   const Level between = std::max(in_l2, level_of(4 * sh.mc * (sh.n + sh.kc), l1_, l2_));
-  // From beyond L2, or where a micro-kernel is too short to prefetch its lines, the core waits.
-  const bool waits = between >= in_l3 || sh.kc < c_prefetch * sh.mr * sh.nr / lanes_;
+  const bool waits = between >= in_l3 || too_short;
   (waits ? t.core : t.of(between)) += (sh.blocks_k - 1) * read(bytes, between);
   (between >= in_l3 ? t.core : t.of(between)) += (sh.blocks_k - 1) * bytes / rates_.write[between];
 }
@@ -444,6 +449,10 @@ double Model::dot() const {
   // Read alone or apart, a row is followed by the next one in memory.
   const bool followed = s_.order || long_rows < 2 || !shorter_than_page(g_);
   t.of(source_) += read(4 * rows * k, source_, kc >= k && followed ? endless : 4 * kc);
+  const double blocks = std::max(1.0, std::floor(rows / real(spread_block)));
+  const double apart = s_.order ? std::max(1.0, std::floor(rows / blocks / at_once)) : 1;
+  t.core += read(evicted_lines(at_once, static_cast<int64_t>(apart) * g_.k, lanes_) * 4 * rows * k,
+                 in_l2);
   // The skinny operand again for each tile of the long one: misses of L1 for which, unless they are
   // prefetched, what comes from beyond L2 waits.
   const double skinny_bytes = 4 * skinny_rows * kc * (s_.pack_a ? 1 : groups);
