@@ -335,6 +335,16 @@ template <class Element>
 void PackRows(const PackCall& call) {
   PackLanes<Element, Runs<lanes_per_vector>>(call, RowLanes<Element>(call.k));
 }
+
+}  // namespace
+}  // namespace rooflane::gemm
+HWY_POP_ATTRIBUTES
+
+// Records are made, and asked for sizes, on any CPU.
+namespace rooflane::gemm {
+
+namespace {
+
 template <class Element>
 std::int64_t RowWords(std::int64_t rows, std::int64_t k) {
   return rows * RowLanes<Element>(k);
@@ -350,14 +360,6 @@ FewRows FewRowsOf(const char* path, bool shifts_a) {
           .pack = PackRows<Element>,
           .multiply = Skinny<Products>};
 }
-
-}  // namespace
-}  // namespace rooflane::gemm
-HWY_POP_ATTRIBUTES
-
-namespace rooflane::gemm {
-
-namespace {
 
 template <class Products>
 Unit vector_unit(UnitKind kind, const FewRows& few) {
