@@ -2,7 +2,10 @@
 // there, and there are no others among layouts like theirs.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -129,4 +132,24 @@ TEST_CASE("a product that oneDNN gets wrong is refused, and one that it gets rig
     }
   }
   CHECK(right > 300);  // of 576: it computes most products correctly
+}
+
+TEST_CASE("8-bit products are refused where their sums saturate, and nowhere else") {
+  constexpr int64_t m = 128, n = 64, k = 512;
+  const std::vector<std::uint8_t> a(m * k, 255);
+  const std::vector<std::int8_t> b(k * n, 127);
+  std::vector<std::int32_t> c(m * n, 0);
+  onednn::set_threads(1);
+  const auto rows = [](int64_t count, int64_t length, DType type) {
+    return *onednn::describe(std::array{count, length}, std::array{length, int64_t{1}}, type);
+  };
+  onednn::Matmul matmul(rows(m, k, &uint8), rows(k, n, &int8), rows(m, n, &int32));
+  matmul.call.set(DNNL_ARG_SRC, a.data());
+  matmul.call.set(DNNL_ARG_WEIGHTS, b.data());
+  matmul.call.set(DNNL_ARG_DST, c.data());
+  matmul.call.run();
+  INFO(onednn::description(), " ", matmul.implementation);
+  const bool is_exact =
+      std::all_of(c.begin(), c.end(), [](std::int32_t sum) { return sum == 255 * 127 * k; });
+  CHECK(is_exact == !onednn::integers_fault().has_value());
 }

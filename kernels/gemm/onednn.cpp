@@ -211,6 +211,9 @@ std::optional<std::string> formats_fault(const Problem& problem, const Environme
     return fmt::format("math {}: oneDNN has no product of {} and {} as {}", env.math, a->short_name,
                        b->short_name, c->short_name);
   }
+  if (integers) {
+    if (auto fault = onednn::integers_fault()) return fault;
+  }
   const Gemm g(problem);
   if (g.empty()) return std::nullopt;
   if (!g.reads_ab()) return "without a product there is nothing for oneDNN to do";

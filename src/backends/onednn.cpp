@@ -234,6 +234,19 @@ std::optional<std::string> row_operand_fault(std::int64_t batch, std::int64_t m,
                      description());
 }
 
+std::optional<std::string> integers_fault() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::sse41:
+    case dnnl::cpu_isa::avx:
+    case dnnl::cpu_isa::avx2:
+    case dnnl::cpu_isa::avx512_core:
+      return fmt::format("{} saturates sums of 8-bit products where the CPU lacks VNNI",
+                         description());
+    default:
+      return std::nullopt;
+  }
+}
+
 std::optional<std::string> matmul_fault(const Matmul& matmul,
                                         std::span<const std::int64_t> src_dims,
                                         std::span<const std::int64_t> src_strides,
