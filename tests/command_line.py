@@ -92,6 +92,12 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(status, 0, f"{arguments}\n{out}\n{err}")
         return out
 
+    def serves(self, math_name: str, weight_type: str) -> bool:
+        """Whether this CPU multiplies such weights by that math."""
+        shape = f"gemm:m=1,n=1,k=32,trans_b=1,b_type={weight_type}"
+        return any(self.call("verify", "-v", variant, "--math", math_name, "--shape", shape)[0] != 3
+                   for variant in ("hwy", "avx512"))
+
     def refuse(self, status: int, words: Sequence[str], *arguments: str, program: str | None = None,
                env: dict[str, str] | None = None) -> None:
         """One line on standard error that holds all the words; nothing on standard output."""

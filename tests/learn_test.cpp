@@ -79,7 +79,7 @@ TEST_CASE("a fit finds constants that were planted, and they gain on unseen prob
   const Catalogue catalogue = Catalogue::built_in();
   const std::vector<MachineTimes> machines = {times_by(catalogue, 3, planted())};
   const ModelConstants found = fitted("gemm", machines, {});
-  CHECK(found.gemm.setup_ops > 2 * ModelConstants().gemm.setup_ops);
+  CHECK(found.gemm.setup_ops > 1.5 * ModelConstants().gemm.setup_ops);
   CHECK(found.gemm.block_ops > ModelConstants().gemm.block_ops);
   const Gain gain = gain_of("gemm", machines, {}, found);
   CAPTURE(gain.changed);
@@ -138,7 +138,7 @@ TEST_CASE("times are read as they were written, and what is wrong with a file is
     REQUIRE(x.candidates.size() == y.candidates.size());
     for (std::size_t j = 0; j < x.candidates.size(); ++j) {
       CHECK(x.candidates[j].tuning == y.candidates[j].tuning);
-      CHECK(x.candidates[j].ns == doctest::Approx(y.candidates[j].ns).epsilon(0.01));
+      CHECK(std::abs(x.candidates[j].ns - y.candidates[j].ns) <= 0.5);  // whole nanoseconds
     }
   }
 

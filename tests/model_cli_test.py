@@ -57,7 +57,11 @@ class Model(CommandLine):
     def test_math_of_short_numbers_is_of_products_by_such_weights(self):
         words = ["model", "block", *QUICK, "--math", "bf16"]
         self.refuse(2, ["--weight-type sets it"], *words)
-        self.succeed(*words, "--weight-type", "bf16")
+        words += ["--weight-type", "bf16"]
+        if self.serves("bf16", "bf16"):
+            self.succeed(*words)
+        else:
+            self.refuse(3, ["hwy: math bf16", "this CPU lacks"], *words)
 
     def test_every_model_of_the_library_is_verified_and_measured(self):
         self.assertGreater(len(MODELS), 0)
