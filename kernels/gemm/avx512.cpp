@@ -18,13 +18,29 @@
 #include "kernels/gemm/gemm.hpp"
 #include "kernels/gemm/units.hpp"
 
+// Sizes are asked for on any CPU.
+namespace rooflane::gemm {
+namespace {
+
+constexpr int lanes_per_vector = 16;
+
+// Rows of a in whole vectors of lanes, the vectors of all rows side by side.
+template <class Element>
+std::int64_t RowLanes(std::int64_t k) {
+  const std::int64_t lanes = (k + lane_elements<Element> - 1) / lane_elements<Element>;
+  return (lanes + lanes_per_vector - 1) / lanes_per_vector * lanes_per_vector;
+}
+
+}  // namespace
+}  // namespace rooflane::gemm
+
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vnni,avx2,fma,f16c")
 namespace rooflane::gemm {
 namespace {
 
 #include "kernels/gemm/avx512_pack-inl.h"
 
-constexpr int mr = 12, vectors = 2, lanes_per_vector = 16, nr = vectors * lanes_per_vector;
+constexpr int mr = 12, vectors = 2, nr = vectors * lanes_per_vector;
 
 // c += a·b in each lane.
 struct BFloat16Products {
@@ -325,12 +341,6 @@ template <class Products>
 void Skinny(const FewRowsCall& call) {
   with_constant<skinny_rows>(call.rows, [&](auto rows) { SkinnyRowsOf<Products, rows>(call); });
 }
-// Rows of a in whole vectors of lanes, the vectors of all rows side by side.
-template <class Element>
-std::int64_t RowLanes(std::int64_t k) {
-  const std::int64_t lanes = (k + lane_elements<Element> - 1) / lane_elements<Element>;
-  return (lanes + lanes_per_vector - 1) / lanes_per_vector * lanes_per_vector;
-}
 template <class Element>
 void PackRows(const PackCall& call) {
   PackLanes<Element, Runs<lanes_per_vector>>(call, RowLanes<Element>(call.k));
@@ -340,7 +350,7 @@ void PackRows(const PackCall& call) {
 }  // namespace rooflane::gemm
 HWY_POP_ATTRIBUTES
 
-// Records are made, and asked for sizes, on any CPU.
+// Records are made on any CPU.
 namespace rooflane::gemm {
 
 namespace {

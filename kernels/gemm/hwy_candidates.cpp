@@ -109,8 +109,7 @@ class Search {
 void Search::add_families() {
   Schedule s;
   s.threads = threads_;
-  // Taller micro-tiles, where columns are left that do not fill nr, unless rows in place meet in
-  // L1.
+  // Taller micro-tiles, where columns are left that do not fill nr, unless rows meet in L1.
   const auto mr_in_place = [this](bool along_k) {
     return along_k && g_.k % page_floats == 0 ? tile_.mr : 2 * tile_.mr;
   };

@@ -295,7 +295,7 @@ void Model::add_c(const Share& sh, Times& t) const {
     t.of(source_) += read(bytes, source_, 4 * sh.n) - read(bytes, source_);
     if (source_ >= in_l3) t.of(source_) += sh.m * taken(prefetched_ahead);
   }
-  // From beyond L2, or where a micro-kernel is too short to prefetch its lines, the core waits.
+  // A micro-kernel that is too short to prefetch its lines waits for them.
   const bool too_short = sh.kc < c_prefetch * sh.mr * sh.nr / lanes_;
   if (s_.pack_a && too_short) t.core += read(bytes, source_, 4 * sh.nr) - read(bytes, source_);
   if (g_.reads_c0()) {
@@ -305,6 +305,7 @@ void Model::add_c(const Share& sh, Times& t) const {
   if (s_.path == Path::packed && s_.kb < g_.k) t.core += read(bytes, source_);  // the last phase's
   if (sh.blocks_k <= 1) return;
   const Level between = std::max(in_l2, level_of(4 * sh.mc * (sh.n + sh.kc), l1_, l2_));
+  // From beyond L2 they come too late as well.
   const bool waits = between >= in_l3 || too_short;
   (waits ? t.core : t.of(between)) += (sh.blocks_k - 1) * read(bytes, between);
   (between >= in_l3 ? t.core : t.of(between)) += (sh.blocks_k - 1) * bytes / rates_.write[between];
