@@ -110,6 +110,22 @@ TEST_CASE("a target's FMA rate follows its lanes, and SSE has half for want of a
   CHECK(derived_traits(sixteen_cores(), "SVE", 1).one.fma == doctest::Approx(avx3));
 }
 
+TEST_CASE("Intel's cores read half as much again from L2") {
+  Machine intel = sixteen_cores();
+  intel.cpu = "13th Gen Intel(R) Core(TM) i9";
+  const double other = derived_traits(sixteen_cores(), "AVX3", 1).one.read[in_l2];
+  CHECK(derived_traits(intel, "AVX3", 1).one.read[in_l2] == doctest::Approx(1.5 * other));
+}
+
+TEST_CASE("without a measurement the last of many threads is later than that of two") {
+  const auto jitter = [](int threads) {
+    return derived_traits(sixteen_cores(), "AVX3", threads).jitter;
+  };
+  CHECK(jitter(1) == 0);
+  CHECK(jitter(2) == doctest::Approx(0.1));
+  CHECK(jitter(16) == doctest::Approx(0.2 * 15 / 16));
+}
+
 TEST_CASE("a machine that reports no caches has the smallest of the last ten years") {
   const Traits t = derived_traits(Machine(), "AVX2", 1);
   CHECK(t.l1_bytes == 32 << 10);
