@@ -200,8 +200,8 @@ class Costs : protected GemmConstants {
   // meet in one set of L1: more of them than it has ways, of 4 KiB each, evict each other before a
   // line is used up.
   double evicted_lines(double rows, std::int64_t row, double at_once) const {
-    const double places = 4096 / real(std::gcd(std::int64_t{4096}, float_bytes * row));
-    const double over = rows / places / (real(traits_.l1_bytes) / 4096) - 1;
+    const double places = real(page_bytes / std::gcd(page_bytes, float_bytes * row));
+    const double over = rows / places / (real(traits_.l1_bytes) / real(page_bytes)) - 1;
     return std::clamp(over, 0.0, 1.0) * std::max(0.0, 16 / at_once - 1);
   }
   double write(double bytes, Level to) const { return bytes / rates_.write[to]; }

@@ -29,8 +29,6 @@ constexpr double prefetched_run = 256;
 // What the prefetcher of an Intel core's L2 runs ahead of a stream: 20 lines.
 constexpr double prefetched_ahead = 20 * 64;
 
-constexpr double page_bytes = 4096;
-
 // Predicts the product that a schedule forms.
 class Model : Costs {
  public:
@@ -202,7 +200,7 @@ void Model::add_operands(const Share& sh, Times& t) const {
   };
   double b_l1 = l1_, b_l2 = l2_;
   if (in_place) {
-    b_l1 *= usable(4096, g_.n, sh.nr);
+    b_l1 *= usable(real(page_bytes), g_.n, sh.nr);
     b_l2 *= usable(l2_way, g_.n, sh.n);
     // Before the next micro-tile they evict each other: misses that nothing hides.
     if (b_panel > b_l1 && b_l1 < l1_) t.core += read(b_bytes * sh.panels_a, in_l2);
@@ -229,11 +227,11 @@ void Model::add_operands(const Share& sh, Times& t) const {
   if (packs_ahead(sh)) t.of(source_) += sh.blocks_m * read(b_bytes, source_);
   double a_l1 = l1_, a_l2 = l2_;
   if (!s_.pack_a && a_along_k) {
-    a_l1 *= usable(4096, g_.k, sh.kc);
+    a_l1 *= usable(real(page_bytes), g_.k, sh.kc);
     a_l2 *= usable(l2_way, g_.k, sh.kc);
     t.core += read(evicted_lines(sh.mr, g_.k, 1) * a_bytes * sh.panels_b, in_l2);
   } else if (!s_.pack_a) {
-    a_l1 *= usable(4096, g_.m, sh.mr);
+    a_l1 *= usable(real(page_bytes), g_.m, sh.mr);
     a_l2 *= usable(l2_way, g_.m, sh.mc);
   }
   const Level a_again =
@@ -264,7 +262,7 @@ void Model::add_operands(const Share& sh, Times& t) const {
 // huge pages.
 void Model::add_pages(const Share& sh, Times& t) const {
   const auto pages = [](double rows, double width, int64_t row) {
-    return rows * std::min(1 + 4 * width / page_bytes, 4 * real(row) / page_bytes);
+    return rows * std::min(1 + 4 * width / real(page_bytes), 4 * real(row) / real(page_bytes));
   };
   const bool b_in_place = s_.path == Path::unpacked && !s_.pack_b;
   const bool a_along_k = !g_.trans_a;
@@ -450,10 +448,10 @@ double Model::dot() const {
   // Read alone or apart, a row is followed by the next one in memory.
   const bool followed = s_.order || long_rows < 2 || !shorter_than_page(g_);
   t.of(source_) += read(4 * rows * k, source_, kc >= k && followed ? endless : 4 * kc);
-  const double blocks = std::max(1.0, std::floor(rows / real(spread_block)));
-  const double apart = s_.order ? std::max(1.0, std::floor(rows / blocks / at_once)) : 1;
-  t.core += read(evicted_lines(at_once, static_cast<int64_t>(apart) * g_.k, lanes_) * 4 * rows * k,
-                 in_l2);
+  const int64_t apart = !s_.order ? 1
+                                  : std::max<int64_t>(1, rows_apart(static_cast<int64_t>(rows),
+                                                                    static_cast<int64_t>(at_once)));
+  t.core += read(evicted_lines(at_once, apart * g_.k, lanes_) * 4 * rows * k, in_l2);
   // The skinny operand again for each tile of the long one: misses of L1 for which, unless they are
   // prefetched, what comes from beyond L2 waits.
   const double skinny_bytes = 4 * skinny_rows * kc * (s_.pack_a ? 1 : groups);

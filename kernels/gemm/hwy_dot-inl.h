@@ -320,9 +320,7 @@ inline void DotTask(const Job& job, int64_t batch, int64_t begin, int64_t end, f
   const Shares members(job.rows, groups);
   const int64_t most = DotLong(packed, static_cast<int>(members.size(0)));
   const int64_t long_tile = packed ? most : std::min(most, job.mr);
-  // Blocks of the same size, so that few rows are left that are neighbours.
-  const int64_t blocks = std::max<int64_t>((end - begin) / spread_block, 1);
-  const int64_t spread = job.order ? (end - begin) / blocks / long_tile * long_tile : 0;
+  const int64_t spread = job.order ? rows_apart(end - begin, long_tile) * long_tile : 0;
   const int64_t block_rows = packed ? packed_dot_block : end - begin;
   const float* const data = longer.f32() + batch * longer.batch_stride;
   const auto dot_for = packed ? DotFor<true> : DotFor<false>;

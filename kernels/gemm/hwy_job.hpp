@@ -80,6 +80,10 @@ inline constexpr std::int64_t packed_dot_block = 48;
 // The same where the skinny operand is not packed: at least 12 rows that are 10 apart, for a single
 // row of the skinny operand, where there are as many.
 inline constexpr std::int64_t spread_block = 120;
+// How far apart they are in a share of so many rows, if so many are read at once.
+constexpr std::int64_t rows_apart(std::int64_t share, std::int64_t at_once) {
+  return share / std::max<std::int64_t>(share / spread_block, 1) / at_once;
+}
 
 // outer, by whole rows: most rows of sums, most columns of a task, and how many floats rows of sums
 // are apart. That is a constant, so that one register addresses them all, and three lines more than

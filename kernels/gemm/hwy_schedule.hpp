@@ -76,6 +76,7 @@ inline Gemm transpose_of(Gemm g) {
 inline Gemm formed(const Schedule& s, const Gemm& g) { return s.transposed ? transpose_of(g) : g; }
 
 inline constexpr std::int64_t float_bytes = sizeof(float);
+inline constexpr std::int64_t page_bytes = 4096;
 inline constexpr std::int64_t workspace_limit = std::int64_t{64} << 20;
 
 extern const std::span<const Tunable> schedule_tunables;
