@@ -239,8 +239,10 @@ void Model::add_operands(const Share& sh, Times& t) const {
   // Rows of a meet the columns that are packed at a time, beside those that are prefetched to be
   // packed next, or all of them.
   const double b_cols = s_.pack_b ? (packs_ahead(sh) ? 2 : 1) * std::min(real(s_.nc), sh.n) : sh.n;
+  // Sums of c's transpose are in L2 beside it from one block of k to the next.
+  const double sums = s_.transposed && sh.blocks_k > 1 ? 4 * sh.mc * sh.n : 0;
   const Level b_again =
-      level_of((m_innermost_ ? b_panel : 4 * sh.kc * b_cols) + a_panel, b_l1, b_l2);
+      level_of((m_innermost_ ? b_panel : 4 * sh.kc * b_cols) + a_panel + sums, b_l1, b_l2);
   // Nothing prefetches rows in place a second time from beyond L2, nor from L2 those across a
   // micro-panel, which takes a part of their lines.
   const auto again = [&](bool waits, Level from, double bytes) {
