@@ -193,14 +193,14 @@ void Model::add_operands(const Share& sh, Times& t) const {
   const double a_panel = (a_across ? std::max(64.0, 4 * sh.mr) : 4 * sh.mr) * sh.kc;
   const double b_panel = 4 * sh.kc * sh.nr;
   // Rows in place may compete for few places of a cache: its ways are 4 KiB apart in L1.
-  const double l2_way = real(traits_.l2_bytes) / 16;
-  const auto usable = [](double way, int64_t row, double width) {
-    const auto stride = std::gcd(static_cast<int64_t>(way), float_bytes * row);
+  const int64_t l2_way = traits_.l2_bytes / 16;
+  const auto usable = [](int64_t way, int64_t row, double width) {
+    const int64_t stride = std::gcd(way, float_bytes * row);
     return std::min(1.0, std::max(64.0, 4 * width) / real(stride));
   };
   double b_l1 = l1_, b_l2 = l2_;
   if (in_place) {
-    b_l1 *= usable(real(page_bytes), g_.n, sh.nr);
+    b_l1 *= usable(page_bytes, g_.n, sh.nr);
     b_l2 *= usable(l2_way, g_.n, sh.n);
     // Before the next micro-tile they evict each other: misses that nothing hides.
     if (b_panel > b_l1 && b_l1 < l1_) t.core += read(b_bytes * sh.panels_a, in_l2);
@@ -227,11 +227,11 @@ void Model::add_operands(const Share& sh, Times& t) const {
   if (packs_ahead(sh)) t.of(source_) += sh.blocks_m * read(b_bytes, source_);
   double a_l1 = l1_, a_l2 = l2_;
   if (!s_.pack_a && a_along_k) {
-    a_l1 *= usable(real(page_bytes), g_.k, sh.kc);
+    a_l1 *= usable(page_bytes, g_.k, sh.kc);
     a_l2 *= usable(l2_way, g_.k, sh.kc);
     t.core += read(evicted_lines(sh.mr, g_.k, 1) * a_bytes * sh.panels_b, in_l2);
   } else if (!s_.pack_a) {
-    a_l1 *= usable(real(page_bytes), g_.m, sh.mr);
+    a_l1 *= usable(page_bytes, g_.m, sh.mr);
     a_l2 *= usable(l2_way, g_.m, sh.mc);
   }
   const Level a_again =

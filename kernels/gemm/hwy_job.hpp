@@ -80,7 +80,8 @@ inline constexpr std::int64_t packed_dot_block = 48;
 // The same where the skinny operand is not packed: at least 12 rows that are 10 apart, for a single
 // row of the skinny operand, where there are as many.
 inline constexpr std::int64_t spread_block = 120;
-// How far apart they are in a share of so many rows, if so many are read at once.
+// How far apart they are in a share of so many rows, if so many are read at once. Blocks have the
+// same size, so that few rows are left that are neighbours.
 constexpr std::int64_t rows_apart(std::int64_t share, std::int64_t at_once) {
   return share / std::max<std::int64_t>(share / spread_block, 1) / at_once;
 }

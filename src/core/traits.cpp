@@ -67,9 +67,9 @@ constexpr int fma_ports = 2;
 constexpr int load_ports = 2;
 constexpr int store_ports = 1;
 constexpr int float_bytes = 4;
-// Bytes per cycle between L1 and L2: half of a 64-byte line each way. Intel's cores take a whole line
-// at best, and three quarters of it in a row (a Sapphire Rapids: 47 to 50 bytes). A store reads the
-// line before it writes it back.
+// Bytes per cycle between L1 and L2: half of a 64-byte line each way. Intel's cores read a whole
+// line at best, and three quarters of one in the long run (a Sapphire Rapids: 47 to 50 bytes). A
+// store reads the line before it writes it back.
 constexpr double l2_read = 32, l2_read_intel = 48;
 constexpr double l2_write = 16;
 // From L3: about 24 lines on their way to a core (its L1 and L2 prefetch) over 150 cycles.
@@ -89,9 +89,9 @@ constexpr double transpose_read = 8;
 // thread counts its arrival on the same line. A task is one such count.
 constexpr double line_s = 100e-9;
 constexpr int region_lines = 10;
-// The delay of the slow ones among many threads. Virtual machines share their cores, and one of 16
-// threads may take half as long again as their mean; elsewhere it is next to nothing. Plans for a
-// fifth lose at most some per cent at either end.
+// How much later than their mean the last of many threads ends. In a virtual machine, which shares
+// its cores, it was half as late again among 16 threads; elsewhere it is hardly later at all. A
+// schedule for a fifth loses a few per cent at most in both cases.
 constexpr double usual_delay = 0.2;
 // The second-level TLB of x86-64 since Skylake and Zen 2 has 1536 to 4096 entries. A walk of page
 // tables in L2 takes 20 to 30 cycles, two of them at a time.
@@ -115,7 +115,8 @@ Traits::Rates derived_rates(double hz, Vectors vectors, bool intel) {
   rates.fma = hz * fma_ports * vectors.lanes * (vectors.fused ? 2 : 1);
   const double l1_read = load_ports * vector;
   const double l1_write = store_ports * vector;
-  const double read[levels] = {l1_read, std::min(intel ? l2_read_intel : l2_read, l1_read), l3_read, memory_read};
+  const double read[levels] = {l1_read, std::min(intel ? l2_read_intel : l2_read, l1_read), l3_read,
+                               memory_read};
   const double write[levels] = {l1_write, std::min(l2_write, l1_write), l3_write, memory_write};
   for (int level = 0; level < levels; ++level) {
     rates.read[level] = hz * read[level];
@@ -129,9 +130,8 @@ double derived_region(int threads) {
   return threads > 1 ? line_s * (region_lines + threads - 2) : 0;
 }
 
-// How much later than their mean the last of t threads ends, if slow ones are so much later: among
-// fewer threads a slow one is rarer.
-double last_of(int t, double delay) { return delay * (1 - 1.0 / t); }
+// The part of many threads' delay that t threads have: among fewer threads a slow one is rarer.
+double share_of_delay(int t) { return 1 - 1.0 / t; }
 
 // --- measured, taken elsewhere -------------------------------------------------------------------
 
@@ -234,7 +234,7 @@ Traits derived_traits(const Machine& machine, std::string_view isa, int threads)
   traits.transpose = hz * transpose_read;
   traits.region = derived_region(traits.threads);
   traits.task = traits.threads > 1 ? line_s : call_cycles / hz;
-  traits.jitter = last_of(traits.threads, usual_delay);
+  traits.jitter = usual_delay * share_of_delay(traits.threads);
   traits.pages = tlb_pages;
   traits.page_walk = walk_cycles / hz;
   return traits;
@@ -279,7 +279,7 @@ Traits traits_of(const MeasuredTraits& measured, const Machine& machine, std::st
     traits.jitter = 0;
   } else if (all.threads > 1) {
     traits.region = all.region * std::log2(t) / std::log2(all.threads);
-    traits.jitter = all.jitter * last_of(t, 1) / last_of(all.threads, 1);
+    traits.jitter = all.jitter * share_of_delay(t) / share_of_delay(all.threads);
   } else {
     traits.region = derived.region;
     traits.task = derived.task;
