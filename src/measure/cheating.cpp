@@ -21,8 +21,8 @@ namespace rooflane {
 namespace {
 
 // Repeats a step until it returns true or its time is over; at least `least` times, at most `most`.
-bool shows(int least, int most, FunctionRef<bool()> step) {
-  constexpr std::chrono::milliseconds patience(500);
+bool shows(int least, int most, FunctionRef<bool()> step,
+           std::chrono::milliseconds patience = std::chrono::milliseconds(500)) {
   const auto end = std::chrono::steady_clock::now() + patience;
   for (int i = 0; i < most && (i < least || std::chrono::steady_clock::now() < end); ++i) {
     if (step()) return true;
@@ -109,18 +109,21 @@ class Experiments {
 
   enum class Difference { other_results, nothing_written };
 
-  // How a run's results differ from those of the run before it, if a run is found whose do.
+  // How a run's results differ from those of the first one, if a run is found whose do. Threads
+  // that share busy CPUs seldom meet.
   std::optional<Difference> difference() {
+    constexpr std::chrono::seconds patience(3);
     std::optional<Difference> found;
     const std::uint64_t hash = hash_of_run();
     operands_.poison_output();
     const std::uint64_t poisoned = operands_.output_hash();
-    shows(3, 100, [&] {
+    const auto differs = [&] {
       const std::uint64_t now = hash_of_run();
       if (now == hash) return false;
       found = now == poisoned ? Difference::nothing_written : Difference::other_results;
       return true;
-    });
+    };
+    shows(3, 100, differs, patience);
     return found;
   }
 
