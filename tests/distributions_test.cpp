@@ -165,6 +165,28 @@ TEST_CASE("operands stay within their reach, vectors beside rows stay uniform") 
   }
 }
 
+TEST_CASE("GEMM's results stay within c's format, whatever the operands") {
+  for (const char* const text :
+       {"gemm:m=8,n=8,k=3360,c_type=f16", "gemm:m=8,n=8,k=300,alpha=-100,c_type=f16",
+        "gemm:m=8,n=8,k=60,gate=1,c_type=f16", "gemm:m=8,n=8,k=40000,gate=1", "gemm:m=8,n=8,k=1",
+        "gemm:m=8,n=8,k=1,c_type=f16,beta=2,epilogue=bias+add"}) {
+    INFO(std::string(text));
+    const Problem problem = problem_of(text);
+    const std::vector<TensorSpec> tensors = problem.kernel().tensors(problem);
+    const TensorSpec& c = tensors.back();
+    REQUIRE(c.name == "c");
+    for (const Distribution* const distribution : all_distributions()) {
+      INFO(std::string(distribution->name));
+      const OwnedOperands operands(problem, {seed, *distribution}, 2);
+      std::vector<std::int64_t> lines = {0, 1, 2, 3, 4, 5, 6, 7};
+      const std::vector<double> values =
+          reference_values(problem, operands.inputs(), c, {lines, lines});
+      CHECK(std::all_of(values.begin(), values.end(),
+                        [&](double value) { return std::fabs(value) <= c.dtype->largest; }));
+    }
+  }
+}
+
 TEST_CASE("a case carries its distribution as text") {
   const Catalogue catalogue = Catalogue::built_in();
   const std::string text = "softmax:rows=2,cols=3 variant=scalar distribution=ties";
@@ -183,6 +205,8 @@ TEST_CASE("kernels say which distributions they cannot serve") {
   CHECK_FALSE(defect("gemm:m=2,n=2,k=2,a_type=f16,b_type=f16", math_f16, "wide"));
   CHECK(*defect("gemm:m=2,n=2,k=2,a_type=s8,b_type=s8,c_type=s32", math_int8, "ties") ==
         "no operand holds real numbers");
+  CHECK(*defect("gemm:m=2,n=2,k=40000,c_type=f16", fp32, "wide") ==
+        "results would not fit the output's format");
 }
 
 TEST_CASE("squares that overflow are shown by wide inputs alone") {

@@ -48,11 +48,17 @@ constexpr const Math* maths[] = {
     &fp32,      &math_3xtf32,       &math_bf16,       &math_f16,
     &math_int8, &math_int8_dynamic, &math_int8_block, &math_int8_tensor};
 
-// Products of numbers up to 2^48 and their sums stay within float32, also once alpha, an epilogue
-// or the gate's product follow; a c of float16 holds those of numbers up to 2^3.
+// So that alpha times a sum of k products stays within c's format, though all have one sign; with
+// gate=1 the product of two such sums does. What an epilogue adds stays far below.
 int reach_of(const Problem& problem) {
-  if (problem.dtype("c_type") == &float16) return 3;
-  return problem.flag("gate") ? 20 : 48;
+  const auto binades = [](double factor) {
+    return factor > 1 ? static_cast<int>(std::ceil(std::log2(factor))) : 0;
+  };
+  const bool gate = problem.flag("gate");
+  const int of_sum = std::ilogb(problem.dtype("c_type")->largest) / (gate ? 2 : 1);
+  const int of_factors = binades(static_cast<double>(problem.size("k"))) +
+                         binades(std::fabs(problem.value("alpha")));
+  return std::clamp((of_sum - of_factors) / 2, 0, gate ? 20 : 48);
 }
 
 std::vector<TensorSpec> tensors(const Problem& problem) {

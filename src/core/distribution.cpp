@@ -134,10 +134,15 @@ std::optional<std::string> distribution_defect(const Problem& problem, const Mat
   if (&distribution == &uniform) return std::nullopt;
   const Kernel& kernel = problem.kernel();
   const std::vector<TensorSpec> tensors = kernel.tensors(problem);
-  const bool any = std::any_of(tensors.begin(), tensors.end(), [](const TensorSpec& tensor) {
-    return is_read(tensor.role) && follows_distributions(tensor);
-  });
-  if (!any) return "no operand holds real numbers";
+  const auto any_input = [&](bool (*has)(const TensorSpec&)) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const TensorSpec& tensor) {
+      return is_read(tensor.role) && has(tensor);
+    });
+  };
+  if (!any_input([](const TensorSpec& tensor) { return !tensor.dtype->is_integer(); })) {
+    return "no operand holds real numbers";
+  }
+  if (!any_input(follows_distributions)) return "results would not fit the output's format";
   if (kernel.distribution_defect == nullptr) return std::nullopt;
   return kernel.distribution_defect(problem, math, distribution);
 }
