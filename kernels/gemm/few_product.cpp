@@ -13,7 +13,7 @@ class FewProduct final : public UnitProduct {
  public:
   FewProduct(const Problem& problem, const Schedule& schedule, const Environment& env,
              const Unit& unit, const ProductOperands& constants)
-      : UnitProduct(problem, schedule, env, unit, unit.few.shifts_a) {
+      : UnitProduct(problem, schedule, env, unit, unit.few.shifts_a, constants) {
     const FewRows& few = unit_.few;
     row_words_ = round_up(few.words(g_.m, g_.k), 16);
     pack_together(row_words_ + div_up(g_.n * g_.k, 4));
@@ -27,21 +27,12 @@ class FewProduct final : public UnitProduct {
       rows_at_end_ = workspace(end_words_ * s_.threads);
       std::fill_n(at(rows_at_end_, 0), end_words_ * s_.threads, 0u);
     }
-    if (g_.prepack) keep(constants);
+    // Without gaps b is read fastest.
+    if (g_.prepack) b_ = keep_as_stored(constants);
   }
 
  private:
   const std::string& path() const override { return unit_.few.path; }
-
-  // b without gaps, as it is stored, which is what is read fastest.
-  void keep(const ProductOperands& constants) {
-    keep_scale(constants.b_scale);
-    const auto bytes = static_cast<int64_t>(b_type_->bytes(g_.k));
-    keep_packed(constants.b.data, g_.batch * g_.n, bytes, [&](int64_t row, std::byte* to) {
-      std::copy_n(constants.b.at(row / g_.n, row % g_.n), bytes, to);
-    });
-    b_ = MatrixView(contiguous_view(kept_.get(), Shape{g_.batch, g_.n, g_.k}, b_type_), true);
-  }
 
   void run_batches(int64_t first, int64_t count) override {
     // Threads take longer to start than so many elements to be packed.

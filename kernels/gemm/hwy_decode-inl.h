@@ -97,23 +97,23 @@ void PackDecoded(const PackCall& c) {
   }
 }
 
-// Few rows of a, `decoded_row` apart.
+// Few rows of a, `decoded_row` apart. Formats with blocks lie along k.
 template <class Format>
 void DecodeRows(const PackCall& c) {
   const auto* const from = reinterpret_cast<const std::uint8_t*>(c.from);
   auto* const to = reinterpret_cast<float*>(c.to);
-  constexpr int64_t size = Format::bytes / kBlock;  // formats of a have no blocks
+  const auto bytes = [](int64_t elements) { return elements * Format::bytes / kBlock; };
   const int64_t ld = decoded_row(c.k);
   std::fill_n(to, c.count * ld, 0.0f);
   if (c.inner == 1) {
     for (int64_t i = 0; i < c.count; ++i) {
-      DecodeElements<Format>(from + i * c.outer * size, c.k, to + i * ld);
+      DecodeElements<Format>(from + bytes(i * c.outer), c.k, to + i * ld);
     }
     return;
   }
   float column[most_decoded_rows];
   for (int64_t p = 0; p < c.k; ++p) {
-    DecodeElements<Format>(from + p * c.inner * size, c.count, column);
+    DecodeElements<Format>(from + bytes(p * c.inner), c.count, column);
     for (int64_t i = 0; i < c.count; ++i) to[i * ld + p] = column[i];
   }
 }

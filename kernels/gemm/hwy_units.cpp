@@ -121,6 +121,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <cctype>
+#include <memory>
 
 #include "backends/highway.hpp"
 #include "kernels/gemm/hwy_floats.hpp"
@@ -156,7 +157,9 @@ std::string pair_path(std::int64_t target) {
 
 }  // namespace
 
-Unit fma_unit(DType a_type, DType b_type, std::int64_t target) {
+namespace {
+
+Unit plain_fma_unit(DType a_type, DType b_type, std::int64_t target) {
   const MicroTile tile = micro_tile_at(target);
   const FormatFunctions a = format_functions(a_type, target), b = format_functions(b_type, target);
   Unit unit{};
@@ -175,6 +178,14 @@ Unit fma_unit(DType a_type, DType b_type, std::int64_t target) {
   unit.few.words = [](int64_t rows, int64_t k) { return rows * decoded_row(k); };
   unit.few.pack = a.rows;
   unit.few.multiply = b.multiply_few;
+  return unit;
+}
+
+}  // namespace
+
+Unit fma_unit(DType a_type, DType b_type, std::int64_t target) {
+  Unit unit = plain_fma_unit(a_type, b_type, target);
+  unit.swapped = std::make_shared<const Unit>(plain_fma_unit(b_type, a_type, target));
   return unit;
 }
 

@@ -14,7 +14,7 @@ class PackedProduct final : public UnitProduct {
  public:
   PackedProduct(const Problem& problem, const Schedule& schedule, const Environment& env,
                 const Unit& unit, const ProductOperands& constants)
-      : UnitProduct(problem, schedule, env, unit, unit.shifts_a),
+      : UnitProduct(problem, schedule, env, unit, unit.shifts_a, constants),
         steps_(div_up(g_.k, unit.depth)),
         steps_of_block_(std::max<int64_t>(1, div_up(s_.kc, unit.depth))),
         k_blocks_(div_up(steps_, steps_of_block_)),
@@ -31,7 +31,7 @@ class PackedProduct final : public UnitProduct {
         unit_.integers ? store.c.dtype == &int32 : store.c.dtype == &float32 && b_scale_ == nullptr;
     // With several blocks of k, sums begin at 0 in scratch, not at what the 128 of a costs.
     const bool begins_there = k_blocks_ > 1 && unit_.into_c == IntoC::whole;
-    to_c_ = unit_.into_c != IntoC::none && !(begins_there && needs_column_sums()) && as_sums &&
+    to_c_ = !s_.transposed && unit_.into_c != IntoC::none && !(begins_there && needs_column_sums()) && as_sums &&
             g_.alpha == 1 && !g_.reads_c0();
   }
 
@@ -55,7 +55,8 @@ class PackedProduct final : public UnitProduct {
 
   const std::string& path() const override { return unit_.path; }
   int64_t n_padded() const { return b_panels_ * unit_.nr; }
-  int64_t b_pieces() const { return div_up(b_panels_, panels_of_piece_); }
+  int64_t a_pieces() const { return div_up(a_panels_, a_panels_of_piece_); }
+  int64_t b_pieces() const { return div_up(b_panels_, b_panels_of_piece_); }
   // Words of a micro-panel: all of k.
   int64_t a_panel_words() const { return unit_.mr * unit_.words * steps_; }
   int64_t b_panel_words() const { return unit_.b_step_words() * steps_; }
@@ -74,7 +75,13 @@ class PackedProduct final : public UnitProduct {
       a_memory_ = workspace(own_a_words_ * s_.threads);
     } else {
       a_memory_ = workspace(together_ * of_a);
-      a_pieces_ = SharedPieces(together_ * a_panels_, s_.threads);
+      if (shares_lines()) {
+        constexpr int64_t two_lines = 128;
+        const auto of_panel = unit_.mr * static_cast<int64_t>(size_of(a_type_));
+        a_panels_of_piece_ = std::clamp<int64_t>(together_ * a_panels_ / (2 * s_.threads), 1,
+                                                 div_up(two_lines, of_panel));
+      }
+      a_pieces_ = SharedPieces(together_ * a_pieces(), s_.threads);
     }
     owned_.resize(static_cast<std::size_t>(s_.threads));
     own_b_ = s_.pack_b && !g_.prepack;
@@ -86,7 +93,7 @@ class PackedProduct final : public UnitProduct {
       // Pieces of at least so many words: claiming one costs little beside packing it.
       constexpr int64_t least_words = 2048;
       const int64_t of_panel = unit_.b_step_words() * std::min(steps_, steps_of_block_);
-      panels_of_piece_ = std::max<int64_t>(1, least_words / of_panel);
+      b_panels_of_piece_ = std::max<int64_t>(1, least_words / of_panel);
       b_pieces_ = SharedPieces(together_ * b_pieces() * k_blocks_, s_.threads);
     }
     workspace_bytes_ += a_pieces_.bytes() + b_pieces_.bytes();
@@ -121,14 +128,31 @@ class PackedProduct final : public UnitProduct {
   std::uint32_t* shared_a(int64_t place, int64_t panel) const {
     return at(a_memory_, (place * a_panels_ + panel) * a_panel_words());
   }
-  void pack_a(int64_t batch, int64_t panel, int thread, std::uint32_t* to) const {
+  // Whether A micro-panels are packed from parts of the same lines of memory.
+  bool shares_lines() const { return a_taken_ == nullptr && g_.trans_a; }
+  // Those that share lines by so many steps at a time, while the lines are in L1.
+  template <class To>
+  void pack_a(int64_t batch, int64_t first, int64_t last, int thread, const To& to) const {
     const PhaseTimer timer(RunPhase::pack);
-    const int64_t first = panel * unit_.mr, count = std::min(unit_.mr, g_.m - first);
-    PackCall call = rows_of_a(batch, first, count, thread);
-    call.width = width_of(panel);
-    call.steps = steps_;
-    call.to = to;
-    unit_.pack_a(call);
+    constexpr int64_t elements = 128;
+    const int64_t together =
+        shares_lines() ? round_up(elements, std::max(unit_.k_together, unit_.depth)) / unit_.depth
+                       : steps_;
+    for (int64_t step = 0; step < steps_; step += together) {
+      const int64_t steps = std::min(together, steps_ - step);
+      for (int64_t panel = first; panel < last; ++panel) {
+        const int64_t row = panel * unit_.mr;
+        PackCall call = rows_of_a(batch, row, std::min(unit_.mr, g_.m - row), thread);
+        if (shares_lines()) {
+          call.from = a_.at(batch, row, step * unit_.depth);
+          call.k = std::min(steps * unit_.depth, g_.k - step * unit_.depth);
+        }
+        call.width = width_of(panel);
+        call.steps = steps;
+        call.to = to(panel) + step * call.width * unit_.words;
+        unit_.pack_a(call);
+      }
+    }
   }
 
   std::int32_t* sums_of_columns(int64_t place, int64_t block, int64_t panel) const {
@@ -230,23 +254,24 @@ class PackedProduct final : public UnitProduct {
 
   // Shared micro-panels of a.
   void need_a(const Share& c) {
-    const int64_t place = c.place * a_panels_;
+    const int64_t first = c.panel0 / a_panels_of_piece_,
+                  last = div_up(c.panel1, a_panels_of_piece_), place = c.place * a_pieces();
     const auto pack = [&](int64_t piece) {
-      const int64_t panel = piece - place;
-      pack_a(c.batch, panel, c.thread, shared_a(c.place, panel));
+      const int64_t panel = (piece - place) * a_panels_of_piece_;
+      pack_a(c.batch, panel, std::min(a_panels_, panel + a_panels_of_piece_), c.thread,
+             [&](int64_t p) { return shared_a(c.place, p); });
     };
-    a_pieces_.round().finish(place + c.panel0, place + c.panel1, start(c, c.panel1 - c.panel0),
-                             pack);
+    a_pieces_.round().finish(place + first, place + last, start(c, last - first), pack);
   }
 
   // Shared micro-panels of b, for a block of k.
   void need_b(const Share& c, int64_t block) {
-    const int64_t first = c.col0 / panels_of_piece_, last = div_up(c.col1, panels_of_piece_);
+    const int64_t first = c.col0 / b_panels_of_piece_, last = div_up(c.col1, b_panels_of_piece_);
     const int64_t place = (c.place * k_blocks_ + block) * b_pieces();
     const auto pack = [&](int64_t piece) {
       const PhaseTimer timer(RunPhase::pack);
-      const int64_t panel = (piece - place) * panels_of_piece_;
-      const int64_t end = std::min(b_panels_, panel + panels_of_piece_);
+      const int64_t panel = (piece - place) * b_panels_of_piece_;
+      const int64_t end = std::min(b_panels_, panel + b_panels_of_piece_);
       for (int64_t p = panel; p < end; ++p) {
         pack_b_panel(c.batch, c.place, p, block);
       }
@@ -259,9 +284,8 @@ class PackedProduct final : public UnitProduct {
     Own& own = owned_[static_cast<std::size_t>(c.thread)].a;
     if (own == Own{c.batch, c.panel0, c.panel1}) return;
     own = {c.batch, c.panel0, c.panel1};
-    for (int64_t panel = c.panel0; panel < c.panel1; ++panel) {
-      pack_a(c.batch, panel, c.thread, const_cast<std::uint32_t*>(a_panel(c, panel)));
-    }
+    pack_a(c.batch, c.panel0, c.panel1, c.thread,
+           [&](int64_t panel) { return const_cast<std::uint32_t*>(a_panel(c, panel)); });
   }
   void pack_own_b(const Share& c) {
     Own& own = owned_[static_cast<std::size_t>(c.thread)].b;
@@ -302,8 +326,8 @@ class PackedProduct final : public UnitProduct {
     if (!g_.prepack) {
       const int64_t place = (c.place * k_blocks_ + later.block) * b_pieces();
       const int64_t end = std::min(b_panels_, later.col + c.col1 - c.col0);
-      if (!b_pieces_.round().done(place + later.col / panels_of_piece_,
-                                  place + div_up(end, panels_of_piece_))) {
+      if (!b_pieces_.round().done(place + later.col / b_panels_of_piece_,
+                                  place + div_up(end, b_panels_of_piece_))) {
         return {};
       }
     }
@@ -393,7 +417,7 @@ class PackedProduct final : public UnitProduct {
   const int64_t steps_, steps_of_block_, k_blocks_, a_panels_, b_panels_;
   bool own_a_ = false, own_b_ = false;
   bool to_c_ = false;  // sums need nothing to become c: micro-tiles that may be are stored there
-  int64_t panels_of_piece_ = 1;
+  int64_t a_panels_of_piece_ = 1, b_panels_of_piece_ = 1;
   int64_t own_a_words_ = 0, own_b_words_ = 0;
   int64_t totals_at_ = 0;  // in a thread's scratch, behind sums
   Buffer a_memory_, b_memory_, column_sums_;

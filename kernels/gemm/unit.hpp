@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -131,6 +132,8 @@ struct Unit {
   // Around each task on its thread; null: nothing.
   void (*begin)();
   void (*end)();
+  // The unit of c's transpose, where a and b change places; null: it is not formed.
+  std::shared_ptr<const Unit> swapped;
 };
 
 }  // namespace rooflane::gemm

@@ -8,6 +8,7 @@
 #include "core/parallel.hpp"
 #include "kernels/gemm/hwy_job.hpp"
 #include "kernels/gemm/kept_matrices.hpp"
+#include "kernels/gemm/unit_schedule.hpp"
 
 namespace rooflane::gemm {
 namespace {
@@ -24,21 +25,24 @@ DType taken(const Problem& problem, const Environment& env, const Unit& unit) {
 }  // namespace
 
 UnitProduct::UnitProduct(const Problem& problem, const Schedule& schedule, const Environment& env,
-                         const Unit& unit, bool shifts_a)
-    : g_(problem),
-      s_(schedule),
+                         const Unit& unit, bool shifts_a, const ProductOperands& constants)
+    : s_(schedule),
+      g_(formed_by_unit(schedule, Gemm(problem))),
+      prepacked_(problem.flag("prepack")),
       env_(env),
-      unit_(unit),
-      a_type_(problem.dtype("a_type")),
-      b_type_(problem.dtype("b_type")),
+      unit_(schedule.transposed ? *unit.swapped : unit),
+      a_type_(problem.dtype(schedule.transposed ? "b_type" : "a_type")),
+      b_type_(problem.dtype(schedule.transposed ? "a_type" : "b_type")),
       a_taken_(taken(problem, env, unit)),
       shifts_(shifts_a && a_type_ == &int8),
       store_tile_(store_function(resolve_isa(unit.isa))),
-      convert_(convert_function(resolve_isa(unit.isa))) {}
+      convert_(convert_function(resolve_isa(unit.isa))) {
+  if (s_.transposed && prepacked_) a_ = keep_as_stored(constants);
+}
 
 void UnitProduct::bind(const ProductOperands& operands, const StoreJob& store) {
-  a_ = operands.a;
-  if (!g_.prepack) b_ = operands.b, b_scale_ = operands.b_scale;
+  (s_.transposed ? b_ : a_) = operands.a;
+  if (!prepacked_) (s_.transposed ? a_ : b_) = operands.b, b_scale_ = operands.b_scale;
   store_job_ = &store;
 }
 
@@ -80,9 +84,23 @@ void UnitProduct::allocate_scratch(int64_t sums_words, int64_t rows_together) {
 
 void UnitProduct::keep_scale(const float* scale) {
   if (scale == nullptr) return;
-  kept_scale_.assign(scale, scale + g_.n);
+  kept_scale_.assign(scale, scale + (s_.transposed ? g_.m : g_.n));
   b_scale_ = kept_scale_.data();
   workspace_bytes_ += kept_scale_.size() * sizeof(float);
+}
+
+MatrixView UnitProduct::keep_as_stored(const ProductOperands& constants) {
+  const MatrixView& b = constants.b;
+  keep_scale(constants.b_scale);
+  const bool along_k = s_.transposed ? !g_.trans_a : g_.trans_b;
+  const int64_t columns = s_.transposed ? g_.m : g_.n;
+  const int64_t rows = along_k ? columns : g_.k, length = along_k ? g_.k : columns;
+  const auto bytes = static_cast<int64_t>(b.type->bytes(length));
+  keep_packed(b.data, g_.batch * rows, bytes, [&](int64_t piece, std::byte* to) {
+    const int64_t batch = piece / rows, row = piece % rows;
+    std::copy_n(along_k ? b.at(batch, row) : b.at(batch, 0, row), bytes, to);
+  });
+  return {contiguous_view(kept_.get(), Shape{g_.batch, rows, length}, b.type), along_k};
 }
 
 // Plans that read one matrix with many rows of a and with few keep it once. The address says where
@@ -138,8 +156,40 @@ PackCall UnitProduct::rows_of_a(int64_t batch, int64_t first, int64_t count, int
 
 void UnitProduct::store(const Rectangle& at, const std::uint32_t* sums, int64_t ld,
                         const std::int32_t* column_sums) const {
-  store_tile_(*store_job_, {at, sums, ld, unit_.integers, column_sums, steps_of(at.batch, at.row),
-                            b_scale_ != nullptr ? b_scale_ + at.col : nullptr});
+  const auto scale = [&](int64_t col) { return b_scale_ != nullptr ? b_scale_ + col : nullptr; };
+  if (!s_.transposed) {
+    store_tile_(*store_job_, {at, sums, ld, unit_.integers, column_sums,
+                              steps_of(at.batch, at.row), scale(at.col)});
+    return;
+  }
+  if (at.rows == 1) {
+    store_tile_(*store_job_, {{at.batch, at.col, at.row, at.cols, 1},
+                              sums,
+                              1,
+                              unit_.integers,
+                              nullptr,
+                              nullptr,
+                              scale(at.row)});
+    return;
+  }
+  // In pieces that stay in L1.
+  constexpr int64_t words = 1024;
+  std::uint32_t piece[words + store_slack];
+  const int64_t most = words / at.rows;
+  for (int64_t first = 0; first < at.cols; first += most) {
+    const int64_t cols = std::min(most, at.cols - first);
+    for (int64_t i = 0; i < at.rows; ++i) {
+      for (int64_t j = 0; j < cols; ++j) piece[j * at.rows + i] = sums[i * ld + first + j];
+    }
+    std::fill_n(piece + cols * at.rows, store_slack, 0u);
+    store_tile_(*store_job_, {{at.batch, at.col + first, at.row, cols, at.rows},
+                              piece,
+                              at.rows,
+                              unit_.integers,
+                              nullptr,
+                              nullptr,
+                              scale(at.row)});
+  }
 }
 
 std::unique_ptr<Product> unit_product(const Problem& problem, const Schedule& schedule,

@@ -30,7 +30,7 @@ std::unique_ptr<Product> unit_product(const Problem& problem, const Schedule& sc
 class UnitProduct : public Product {
  public:
   UnitProduct(const Problem& problem, const Schedule& schedule, const Environment& env,
-              const Unit& unit, bool shifts_a);
+              const Unit& unit, bool shifts_a, const ProductOperands& constants);
 
   void bind(const ProductOperands& operands, const StoreJob& store) override;
   void run() override;
@@ -57,6 +57,8 @@ class UnitProduct : public Product {
   // share none.
   void allocate_scratch(std::int64_t sums_words, std::int64_t rows_together);
   void keep_scale(const float* scale);
+  // b of prepack=1, kept as it is stored, without gaps.
+  MatrixView keep_as_stored(const ProductOperands& constants);
   // Keeps b of prepack=1: what another plan packed from `source`, if it is the same, else new
   // memory. pack(piece, to) packs one of `pieces` pieces; threads do so at once.
   void keep_packed(const std::byte* source, std::int64_t pieces, std::int64_t piece_bytes,
@@ -68,15 +70,16 @@ class UnitProduct : public Product {
 
   // Rows [first,first+count) of op(a) as the unit takes them: as they are, or converted.
   PackCall rows_of_a(std::int64_t batch, std::int64_t first, std::int64_t count, int thread) const;
-  // Of the sums of a tile.
+  // Of the sums of a tile of the product formed.
   void store(const Rectangle& at, const std::uint32_t* sums, std::int64_t ld,
              const std::int32_t* column_sums) const;
 
-  const Gemm g_;
   const Schedule s_;
+  const Gemm g_;          // the product formed
+  const bool prepacked_;  // b is
   const Environment env_;
   const Unit unit_;
-  const DType a_type_, b_type_;
+  const DType a_type_, b_type_;  // of its operands
   const DType a_taken_;  // what a row of op(a) becomes before it is packed; null: nothing
   const bool shifts_;    // a is s8, packed as u8
   const StoreFunction store_tile_;

@@ -62,7 +62,8 @@ class Model : Costs {
   double seconds() const {
     const bool is_few = s_.path == Path::few_rows;
     const int64_t parts = is_few ? div_up(g_.n, s_.nc) : s_.m_parts * s_.n_parts;
-    return begin() + (is_few ? few() : packed()) + epilogue(real(g_.batch * parts));
+    return begin() + (is_few ? few() : packed()) + epilogue(real(g_.batch * parts)) +
+           transposing(real(g_.batch * parts));
   }
   // What a packed schedule takes at least, however it is shared: before tasks begin; a's packing
   // for each part of n and b's for each of m, where these pack their own; all micro-kernels.
@@ -111,6 +112,13 @@ class Model : Costs {
     // others take them.
     const double before = s_.threads > 1 ? region_of(traits_) : 0;
     return before + converted(real(g_.batch * g_.m)) + of_tasks(tasks, t.together(), mean);
+  }
+
+  // Sums of c's transpose become c one by one, in so many tasks.
+  double transposing(double tasks) const {
+    if (!s_.transposed) return 0;
+    return ops(store_ops * real(g_.batch * g_.m * g_.n)) /
+           std::min(std::max(tasks, 1.0), real(s_.threads));
   }
 
   double padded_k() const { return real(div_up(g_.k, unit_.depth) * unit_.depth); }
@@ -220,16 +228,75 @@ class Model : Costs {
   const bool decodes_;
 };
 
+Schedule rounded_formed(const Schedule& s, const UnitProblem& of) {
+  const Gemm& g = of.g;
+  const Unit& unit = of.unit;
+  const auto fit = [](int64_t size, int64_t step, int64_t whole) {
+    return std::min(round_up(std::max<int64_t>(size, 1), step),
+                    round_up(std::max<int64_t>(whole, 1), step));
+  };
+  Schedule r;
+  r.unit = unit.kind;
+  r.threads = s.threads;
+  if (!g.reads_ab() || g.empty()) return r;
+  r.transposed = s.transposed;
+  r.path = s.path;
+  if (s.path == Path::few_rows) {
+    r.nc = std::min(round_up(s.nc, std::max<int64_t>(1, unit.few.together)),
+                    round_up(g.n, std::max<int64_t>(1, unit.few.together)));
+    r.fixed = s.threads > 1;
+    return r;
+  }
+  r.mr = unit.mr, r.nr = unit.nr;
+  r.mc = fit(s.mc, unit.mr, g.m);
+  r.nc = fit(s.nc, unit.nr, g.n);
+  r.kc = fit(s.kc, std::max(unit.k_together, unit.depth), g.k);
+  r.pack_a = true;
+  r.pack_b = s.pack_b && !g.prepack;
+  r.order = true;  // A micro-panels stay, those of b stream
+  r.fixed = s.fixed && s.threads > 1;
+  r.m_parts = std::clamp<int64_t>(s.m_parts, 1, div_up(g.m, unit.mr));
+  r.n_parts = std::clamp<int64_t>(s.n_parts, 1, div_up(g.n, unit.nr));
+  // A row is quantised once, by one thread.
+  r.share_a = s.share_a || (of.converts && r.n_parts > 1);
+  return r;
+}
+
+std::optional<std::string> defect_of_formed(const Schedule& s, const UnitProblem& of) {
+  const Gemm& g = of.g;
+  const Unit& unit = of.unit;
+  if (s.threads > of.threads) return fmt::format("threads={} of {}", s.threads, of.threads);
+  if (!g.reads_ab() || g.empty()) return std::nullopt;
+  if (s.path == Path::few_rows) {
+    if (takes_few(g, unit)) return std::nullopt;
+    return s.transposed
+               ? fmt::format("path=5,transposed=1 takes 1 to {} columns of c and an a that is "
+                             "contiguous along k",
+                             unit.few.limit)
+               : fmt::format("path=5 takes 1 to {} rows of a and a b that is contiguous along k",
+                             unit.few.limit);
+  }
+  if (s.path != Path::packed) {
+    return fmt::format("products by {} have path=4 and path=5", unit.path);
+  }
+  if (s.kc < g.k && word_bytes * s.mc * s.nc > workspace_limit / s.threads) {
+    return "sums of a block of c exceed the limit of 64 MiB";
+  }
+  return std::nullopt;
+}
+
+// Of the product formed.
 class Search {
  public:
-  Search(const UnitProblem& of, Ranking found)
-      : of_(of), unit_(of.unit), g_(of.g), most_(of.threads), found_(std::move(found)) {}
+  Search(const UnitProblem& of, bool transposed, Ranking found)
+      : of_(of),
+        transposed_(transposed),
+        unit_(of.unit),
+        g_(of.g),
+        most_(of.threads),
+        found_(std::move(found)) {}
 
   Ranking all() {
-    if (!g_.reads_ab() || g_.empty()) {
-      found_.add(rounded(Schedule(), of_), 0);
-      return std::move(found_);
-    }
     for (const int threads : Ranking::thread_counts(most_)) {
       threads_ = threads;
       traits_ = &traits_for(unit_, threads);
@@ -247,9 +314,11 @@ class Search {
  private:
   // The seconds predicted.
   double add(const Schedule& given) {
-    const Schedule s = rounded(given, of_);
+    Schedule s = given;
+    s.transposed = transposed_;
+    s = rounded_formed(s, of_);
     const double seconds = Model(s, of_, *traits_, *rates_).seconds();
-    if (!found_.needless(seconds) && !defect_of(s, of_)) found_.add(s, seconds);
+    if (!found_.needless(seconds) && !defect_of_formed(s, of_)) found_.add(s, seconds);
     return seconds;
   }
 
@@ -299,7 +368,7 @@ class Search {
       for (const int64_t kc : depths) {
         s.kc = kc;
         s.m_parts = s.n_parts = 1;
-        const Model::Least least = Model(rounded(s, of_), of_, *traits_, *rates_).least();
+        const Model::Least least = Model(rounded_formed(s, of_), of_, *traits_, *rates_).least();
         // A block of a in a part of L2, of all k where it is the thread's own; the sums of a block
         // of c in a quarter, or the thread's own micro-panels of b in half.
         int64_t before = 0;
@@ -342,6 +411,7 @@ class Search {
   }
 
   const UnitProblem& of_;
+  const bool transposed_;
   const Unit& unit_;
   const Gemm& g_;
   const int most_;
@@ -363,56 +433,27 @@ UnitProblem::UnitProblem(const Problem& problem, const Environment& env, const U
       threads(std::max(1, env.threads)),
       unit(chosen) {}
 
+UnitProblem UnitProblem::transpose() const {
+  return {formed_by_unit({.transposed = true}, g), b, a, threads, *unit.swapped};
+}
+
+Gemm formed_by_unit(const Schedule& schedule, const Gemm& g) {
+  Gemm product = formed(schedule, g);
+  if (schedule.transposed) product.prepack = false;
+  return product;
+}
+
 Schedule rounded(const Schedule& s, const UnitProblem& of) {
-  const Gemm& g = of.g;
-  const Unit& unit = of.unit;
-  const auto fit = [](int64_t size, int64_t step, int64_t whole) {
-    return std::min(round_up(std::max<int64_t>(size, 1), step),
-                    round_up(std::max<int64_t>(whole, 1), step));
-  };
-  Schedule r;
-  r.unit = unit.kind;
-  r.threads = s.threads;
-  if (!g.reads_ab() || g.empty()) return r;
-  r.path = s.path;
-  if (s.path == Path::few_rows) {
-    r.nc = std::min(round_up(s.nc, std::max<int64_t>(1, unit.few.together)),
-                    round_up(g.n, std::max<int64_t>(1, unit.few.together)));
-    r.fixed = s.threads > 1;
-    return r;
-  }
-  r.mr = unit.mr, r.nr = unit.nr;
-  r.mc = fit(s.mc, unit.mr, g.m);
-  r.nc = fit(s.nc, unit.nr, g.n);
-  r.kc = fit(s.kc, std::max(unit.k_together, unit.depth), g.k);
-  r.pack_a = true;
-  r.pack_b = s.pack_b && !g.prepack;
-  r.order = true;  // A micro-panels stay, those of b stream
-  r.fixed = s.fixed && s.threads > 1;
-  r.m_parts = std::clamp<int64_t>(s.m_parts, 1, div_up(g.m, unit.mr));
-  r.n_parts = std::clamp<int64_t>(s.n_parts, 1, div_up(g.n, unit.nr));
-  // A row is quantised once, by one thread.
-  r.share_a = s.share_a || (of.converts && r.n_parts > 1);
-  return r;
+  const bool forms_transpose = s.transposed && of.unit.swapped != nullptr;
+  return rounded_formed(s, forms_transpose ? of.transpose() : of);
 }
 
 std::optional<std::string> defect_of(const Schedule& s, const UnitProblem& of) {
-  const Gemm& g = of.g;
-  const Unit& unit = of.unit;
-  if (s.threads > of.threads) return fmt::format("threads={} of {}", s.threads, of.threads);
-  if (!g.reads_ab() || g.empty()) return std::nullopt;
-  if (s.path == Path::few_rows) {
-    if (takes_few(g, unit)) return std::nullopt;
-    return fmt::format("path=5 takes 1 to {} rows of a and a b that is contiguous along k",
-                       unit.few.limit);
+  if (!s.transposed) return defect_of_formed(s, of);
+  if (of.unit.swapped == nullptr) {
+    return fmt::format("products by {} have transposed=0", of.unit.path);
   }
-  if (s.path != Path::packed) {
-    return fmt::format("products by {} have path=4 and path=5", unit.path);
-  }
-  if (s.kc < g.k && word_bytes * s.mc * s.nc > workspace_limit / s.threads) {
-    return "sums of a block of c exceed the limit of 64 MiB";
-  }
-  return std::nullopt;
+  return defect_of_formed(s, of.transpose());
 }
 
 const Traits& traits_for(const Unit& unit, int threads) {
@@ -421,14 +462,29 @@ const Traits& traits_for(const Unit& unit, int threads) {
 
 double predict(const Schedule& s, const UnitProblem& of, const Traits& traits) {
   if (!of.g.reads_ab() || of.g.empty()) return 0;
-  const UnitRates rates(of.unit, s.threads, traits);
-  return products(of.g) * Model(s, of, traits, rates).seconds();
+  const UnitProblem product = s.transposed ? of.transpose() : of;
+  const UnitRates rates(product.unit, s.threads, traits);
+  return products(of.g) * Model(s, product, traits, rates).seconds();
 }
 
+namespace {
+
+Ranking search(const UnitProblem& of, Ranking found) {
+  if (!of.g.reads_ab() || of.g.empty()) {
+    found.add(rounded(Schedule(), of), 0);
+    return found;
+  }
+  found = Search(of, false, std::move(found)).all();
+  if (of.unit.swapped == nullptr || of.g.n >= of.g.m) return found;
+  return Search(of.transpose(), true, std::move(found)).all();
+}
+
+}  // namespace
+
 std::vector<Schedule> unit_candidates(const UnitProblem& of) {
-  return Search(of, Ranking()).all().varied(3, [](const Schedule& s) {
-    return std::array<int64_t, 5>{static_cast<int64_t>(s.path), s.threads, s.share_a, s.pack_b,
-                                  s.kc};
+  return search(of, Ranking()).varied(3, [](const Schedule& s) {
+    return std::array<int64_t, 6>{
+        static_cast<int64_t>(s.path), s.transposed, s.threads, s.share_a, s.pack_b, s.kc};
   });
 }
 
@@ -437,8 +493,8 @@ std::optional<Schedule> unit_schedule(const UnitProblem& of, const Tuning& tunin
     return rounded(with(Schedule(), tuning), of);
   }
   if (tuning.values().empty())
-    return Search(of, Ranking::best_below(below / products(of.g))).all().best();
-  return rounded(with(best_agreeing(Search(of, Ranking()).all().sorted(), tuning), tuning), of);
+    return search(of, Ranking::best_below(below / products(of.g))).best();
+  return rounded(with(best_agreeing(search(of, Ranking()).sorted(), tuning), tuning), of);
 }
 
 }  // namespace rooflane::gemm

@@ -1,7 +1,8 @@
 // Schedules of products on a unit (unit_product.hpp): which are legal, the predicted time of each,
 // and the choice of one. The fields are those of hwy_schedule.hpp, and these are read:
-//   few_rows  threads; nc: rows of b a task
-//   packed    threads, m_parts, n_parts, static; mc, nc, kc: a block of c and of k;
+//   both      threads; transposed: a and b below have changed places
+//   few_rows  nc: rows of b a task
+//   packed    m_parts, n_parts, static; mc, nc, kc: a block of c and of k;
 //             share_a=0 and pack_b=1: each share packs the rows of a, or columns of b, that it
 //             uses into its own L2; else all share what any of them packs
 #pragma once
@@ -27,7 +28,17 @@ struct UnitProblem {
   bool converts;  // op(a) is rounded or quantised before it is packed
   int threads;    // most
   const Unit& unit;
+
+  // The one that forms c's transpose, by unit.swapped.
+  UnitProblem transpose() const;
+
+ private:
+  UnitProblem(const Gemm& gemm, DType of_a, DType of_b, int most, const Unit& chosen)
+      : g(gemm), a(of_a), b(of_b), converts(false), threads(most), unit(chosen) {}
 };
+
+// The product that a schedule forms. A b of prepack=1 is an operand like others in c's transpose.
+Gemm formed_by_unit(const Schedule& schedule, const Gemm& g);
 
 // With block sizes raised to whole micro-tiles and steps of k, and fields that its path does not
 // read at their default.
