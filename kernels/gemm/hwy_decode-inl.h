@@ -111,7 +111,7 @@ void DecodeRows(const PackCall& c) {
     }
     return;
   }
-  float column[most_decoded_rows];
+  float column[most_few_rows];
   for (int64_t p = 0; p < c.k; ++p) {
     DecodeElements<Format>(from + bytes(p * c.inner), c.count, column);
     for (int64_t i = 0; i < c.count; ++i) to[i * ld + p] = column[i];

@@ -9,7 +9,8 @@
 
 namespace rooflane::gemm {
 
-inline constexpr std::int64_t most_decoded_rows = 8;
+// Rows of a that a visit of b serves, and those that several visits do.
+inline constexpr std::int64_t most_decoded_rows = 8, most_few_rows = 4 * most_decoded_rows;
 // How far apart rows of a as float32 are.
 inline std::int64_t decoded_row(std::int64_t k) { return (k + 31) / 32 * 32; }
 

@@ -70,11 +70,13 @@ MicroTile MicroTileOfTarget() { return Registers(); }
 void MultiplyPanels(const MicroCall& call) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
   const std::int64_t vectors = (call.cols + lanes - 1) / lanes;
-  PrefetchQueue nothing[2];
+  const auto* const later = reinterpret_cast<const float*>(call.later);
+  const bool later_b = later != nullptr;
+  PrefetchQueue queues[2];
   MicroKernelArgs t;
   t.a = reinterpret_cast<const float*>(call.a);
-  t.a_outer = 1;
-  t.a_inner = call.rows;
+  t.a_outer = call.a_row;
+  t.a_inner = 1;
   t.b = reinterpret_cast<const float*>(call.b);
   t.ldb = kNv * lanes;
   t.k = call.steps;
@@ -84,8 +86,14 @@ void MultiplyPanels(const MicroCall& call) {
   t.ldc = t.ldc0 = call.ld;
   t.alpha = 1;
   t.beta = call.add ? 1.0f : 0.0f;
-  t.queues = nothing;
-  MicroKernelFor<true, 0>(call.rows, vectors)(t);
+  t.queues = queues;
+  if (call.a_row == 0) {
+    if (later_b) queues[1] = PrefetchQueue(later, 16 * call.later_lines, call.steps / 8 + 1);
+    return MicroKernelFor<true, 0>(call.rows, vectors)(t);
+  }
+  t.prefetch = later_b ? later : t.a + call.rows * call.a_row;  // the next micro-tile's first row
+  t.prefetch_step = later_b ? 16 : 1;
+  MicroKernelFor<false, 1>(call.rows, vectors)(t);
 }
 
 }  // namespace HWY_NAMESPACE

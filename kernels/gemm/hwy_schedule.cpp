@@ -53,7 +53,9 @@ constexpr Field fields[] = {
     ROOFLANE_FIELD("kb", kb, "packed: depth of b packed at a time", 1, any_size),
     ROOFLANE_FIELD(
         "pack_a", pack_a,
-        "packed: 1, a is packed for all threads, m innermost; dot: the skinny operand is", 0, 1),
+        "packed: 1, a is packed; of float32 for all threads, m innermost. dot: 1, the skinny "
+        "operand is",
+        0, 1),
     ROOFLANE_FIELD("share_a", share_a,
                    "units: 1, a is packed once for all threads; 0, each task packs its own", 0, 1),
     ROOFLANE_FIELD("pack_b", pack_b, "unpacked: 1, each part packs the micro-panels of b it uses",

@@ -169,11 +169,13 @@ Unit plain_fma_unit(DType a_type, DType b_type, std::int64_t target) {
   unit.mr = tile.mr, unit.nr = tile.nr();
   unit.depth = unit.words = 1;
   unit.k_together = 32;  // whole blocks of any format
+  unit.a_in_place = a_type == &float32;
   unit.into_c = IntoC::any;
   unit.micro = ROOFLANE_HWY_FUNCTION(MultiplyPanels, target);
   unit.pack_a = a.pack, unit.pack_b = b.pack;
   unit.few.path = unit.path;
-  unit.few.limit = most_decoded_rows;
+  unit.few.limit = most_few_rows;
+  unit.few.rows_a_visit = most_decoded_rows;
   unit.few.together = 1;
   unit.few.words = [](int64_t rows, int64_t k) { return rows * decoded_row(k); };
   unit.few.pack = a.rows;

@@ -69,8 +69,10 @@ class PackedProduct final : public UnitProduct {
   void allocate() {
     const int64_t of_a = a_panels_ * a_panel_words(), of_b = b_panels_ * b_panel_words();
     pack_together(of_a + of_b);
-    own_a_ = !s_.share_a;
-    if (own_a_) {
+    own_a_ = s_.pack_a && !s_.share_a;
+    if (!s_.pack_a) {
+      // Rows are read where they are.
+    } else if (own_a_) {
       own_a_words_ = round_up(s_.mc * unit_.words * steps_, page_words);
       a_memory_ = workspace(own_a_words_ * s_.threads);
     } else {
@@ -239,7 +241,7 @@ class PackedProduct final : public UnitProduct {
   void multiply_block(const Share& c) {
     if (own_a_) {
       pack_own_a(c);
-    } else {
+    } else if (s_.pack_a) {
       need_a(c);
     }
     if (own_b_) pack_own_b(c);
@@ -353,7 +355,12 @@ class PackedProduct final : public UnitProduct {
     const int64_t col = j * unit_.nr, cols = std::min(unit_.nr, g_.n - col);
     MicroCall call{};
     call.steps = std::min(steps_of_block_, steps_ - step);
-    call.a = a_panel(c, i) + step * width * unit_.words;
+    if (s_.pack_a) {
+      call.a = a_panel(c, i) + step * width * unit_.words;
+    } else {
+      call.a = reinterpret_cast<const std::uint32_t*>(a_.at(c.batch, row, step));
+      call.a_row = a_.outer;
+    }
     call.b = b_panel(c, j) + block_offset(block);
     call.rows = width, call.cols = cols;
     call.add = block > 0;

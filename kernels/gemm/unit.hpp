@@ -39,6 +39,8 @@ enum class UnitKind : std::int64_t {
 struct MicroCall {
   std::int64_t steps;
   const std::uint32_t* a;
+  // Words from one row to the next of an a that is read in place; 0: it is an A micro-panel.
+  std::int64_t a_row;
   const std::uint32_t* b;
   std::int64_t rows, cols;
   std::uint32_t *sums, *to;
@@ -87,6 +89,7 @@ struct FewRows {
   std::int64_t (*words)(std::int64_t rows, std::int64_t k);  // that `pack` writes
   void (*pack)(const PackCall&);                             // all rows of a
   void (*multiply)(const FewRowsCall&);
+  std::int64_t rows_a_visit = 0;  // rows of a that share a visit of b; 0: all
 };
 
 // body(std::integral_constant<int, count>()), of a count from 1 to `most`: a kernel for each.
@@ -114,6 +117,7 @@ struct Unit {
   std::int64_t b_words;       // of a step of a whole B micro-panel; 0: nr · words
   std::int64_t k_together;    // a block of k is a multiple of so many elements
   bool whole_panels;          // the last A micro-panel, too, has mr rows
+  bool a_in_place;            // rows of a that lie along k need not be packed
   bool integers;              // sums are int32
   IntoC into_c;
   bool loads_first;  // products wait for all of their operands: loads overlap nothing

@@ -37,7 +37,7 @@ UnitProduct::UnitProduct(const Problem& problem, const Schedule& schedule, const
       shifts_(shifts_a && a_type_ == &int8),
       store_tile_(store_function(resolve_isa(unit.isa))),
       convert_(convert_function(resolve_isa(unit.isa))) {
-  if (s_.transposed && prepacked_) a_ = keep_as_stored(constants);
+  if (prepacked_ && !g_.prepack) (s_.transposed ? a_ : b_) = keep_as_stored(constants);
 }
 
 void UnitProduct::bind(const ProductOperands& operands, const StoreJob& store) {

@@ -18,6 +18,7 @@ namespace {
 using namespace cost;
 using std::int64_t;
 
+bool reads_a_in_place(const Gemm& g, const Unit& unit) { return unit.a_in_place && !g.trans_a; }
 bool takes_few(const Gemm& g, const Unit& unit) {
   return g.trans_b && g.m > 0 && g.m <= unit.few.limit;
 }
@@ -28,6 +29,16 @@ constexpr double vector_bytes = 64, vector_words = vector_bytes / word_bytes;
 // Elements are decoded so many at a time; few_rows: of so many columns at once.
 constexpr int64_t decoded_together = 32;
 constexpr double few_columns = 4;
+// Moving one number; adding up a vector of few_rows' sums and storing it.
+constexpr double each_op = 5, few_sum_ops = 12;
+
+// Of an element: as it is stored, and in a micro-panel of b.
+double bytes_of_k(const NumberFormat& type) {
+  return static_cast<double>(type.block_bytes) / real(type.block);
+}
+double b_bytes_of_k(const Unit& unit) {
+  return real(unit.b_step_words() * word_bytes) / real(unit.nr * unit.depth);
+}
 
 // As many as there are, each with the same schedule.
 double products(const Gemm& g) { return g.gate ? 2 : 1; }
@@ -50,7 +61,7 @@ class Model : Costs {
         b_type_(*of.b),
         converts_(of.converts),
         a_of_k_(real(unit_.words * word_bytes) / real(unit_.depth)),
-        b_of_k_(real(unit_.b_step_words() * word_bytes) / real(unit_.nr * unit_.depth)),
+        b_of_k_(b_bytes_of_k(unit_)),
         // A b that is packed as it is stored need not be decoded.
         decodes_(bytes_of_k(b_type_) != b_of_k_) {
     const double stored =
@@ -72,16 +83,13 @@ class Model : Costs {
   };
   Least least() const {
     const int64_t a_panels = div_up(g_.m, unit_.mr), b_panels = div_up(g_.n, unit_.nr);
-    const bool own_a = !s_.share_a, own_b = s_.pack_b && !g_.prepack;
+    const bool own_a = s_.pack_a && !s_.share_a, own_b = s_.pack_b;
     const double of_a = packing_of_a(own_a, a_panels), of_b = packing_of_b(own_b, b_panels);
     return {begin() + ops(setup_ops) + (own_a ? 0 : of_a) + (own_b ? 0 : of_b), own_a ? of_a : 0,
             own_b ? of_b : 0, real(g_.batch) * micro_kernels(real(a_panels), real(b_panels))};
   }
 
  private:
-  static double bytes_of_k(const NumberFormat& type) {
-    return static_cast<double>(type.block_bytes) / real(type.block);
-  }
   // Rounding or quantising rows of op(a).
   double converted(double rows) const {
     return converts_ ? ops(vector_ops * rows * real(g_.k) / vector_words) : 0;
@@ -93,17 +101,32 @@ class Model : Costs {
     return ops(vectors * (vector_ops * real(g_.k) / vector_words + (rest ? tile_ops : 0)));
   }
 
+  // Few rows of op(a) side by side, as float32 or as they are. Across memory they are taken one
+  // element at a time.
+  double packed_rows(double rows) const {
+    const double elements = rows * real(g_.k), each = g_.trans_a ? vector_words / 2 : 1;
+    const Level at = beyond_l1(elements * word_bytes / s_.threads);
+    return (ops(vector_ops * each * elements / vector_words) +
+            read(elements * bytes_of_k(a_type_), source_) + write(elements * word_bytes, at) +
+            read(elements * word_bytes, at)) /
+           s_.threads;
+  }
+
   double few() const {
     const double tasks = real(g_.batch * div_up(g_.n, s_.nc));
     const double columns = std::min(real(s_.nc), real(g_.n));
-    const double decoding = !decodes_ ? 0 : b_type_.block == 1 ? decode_ops : decode_block_ops;
+    const double visits =
+        unit_.few.rows_a_visit > 0 ? real(div_up(g_.m, unit_.few.rows_a_visit)) : 1;
+    const double decoding =
+        visits * (!decodes_ ? 0 : b_type_.block == 1 ? decode_ops : decode_block_ops);
     Times t;
     const double k = real(round_up(g_.k, decoded_together));
     // What surrounds a column's products: some columns' loops, sums across lanes, a last part of k.
     const bool across = unit_.few.together == 1;
     const double passes = decodes_ && g_.k % decoded_together != 0 ? 2 : 1;
     const double around = passes * tile_ops / (across ? few_columns : real(unit_.few.together)) +
-                          (across ? (sum_ops + store_ops) * real(g_.m) : 0);
+                          (across ? few_sum_ops * real(g_.m) : 0);
+    t.of(in_l2) += (visits - 1) * read(columns * real(g_.k) * bytes_of_k(b_type_), in_l2);
     t.core = 2 * columns * real(g_.m) * k / unit_rates_.few +
              ops(((decoding * k + vector_ops * real(g_.m)) / vector_words + around) * columns);
     t.of(source_) += read(columns * real(g_.k) * bytes_of_k(b_type_), source_);
@@ -111,13 +134,14 @@ class Model : Costs {
     // Rows of a are packed first: in a region of their own, or by one thread, from whose caches the
     // others take them.
     const double before = s_.threads > 1 ? region_of(traits_) : 0;
-    return before + converted(real(g_.batch * g_.m)) + of_tasks(tasks, t.together(), mean);
+    const double rows = real(g_.batch * g_.m);
+    return before + (converts_ ? converted(rows) : packed_rows(rows)) + of_tasks(tasks, t.together(), mean);
   }
 
-  // Sums of c's transpose become c one by one, in so many tasks.
+  // Sums of c's transpose become c one by one, in so many tasks, and c's rows are short.
   double transposing(double tasks) const {
     if (!s_.transposed) return 0;
-    return ops(store_ops * real(g_.batch * g_.m * g_.n)) /
+    return ops((each_op * real(g_.m) + tile_ops / 2) * real(g_.batch * g_.n)) /
            std::min(std::max(tasks, 1.0), real(s_.threads));
   }
 
@@ -127,7 +151,12 @@ class Model : Costs {
   double micro_kernels(double pm, double pn) const {
     const double tile = real(unit_.mr * unit_.nr);
     const double rows = std::min(pm * real(unit_.mr), real(g_.m));
-    const double used = unit_.whole_panels ? 1 : rows / (pm * real(unit_.mr));
+    double used = unit_.whole_panels ? 1 : rows / (pm * real(unit_.mr));
+    // Where any tile may be c, only vectors of columns that are there are multiplied.
+    const bool any_width = unit_.into_c == IntoC::any;
+    const double cols = any_width ? real(round_up(g_.n, static_cast<int64_t>(vector_words)))
+                                  : pn * real(unit_.nr);
+    used *= std::min(1.0, cols / (pn * real(unit_.nr)));
     const double vectors = used * tile / vector_words;
     return pm * pn *
            (2 * tile * used * padded_k() / unit_rates_.micro +
@@ -166,7 +195,7 @@ class Model : Costs {
     const double b_bytes = pn * real(unit_.nr) * b_of_k_ * k;
     const double row_blocks = std::ceil(pm * real(unit_.mr) / real(s_.mc));
     const double col_blocks = std::ceil(pn * real(unit_.nr) / real(s_.nc));
-    const bool own_a = !s_.share_a, own_b = s_.pack_b && !g_.prepack;
+    const bool own_a = s_.pack_a && !s_.share_a, own_b = s_.pack_b;
     const double own_a_bytes = std::min(a_bytes, real(s_.mc) * a_of_k_ * k);
     const double own_b_bytes = std::min(b_bytes, real(s_.nc) * b_of_k_ * k);
     const auto blocks = [&](bool own, double bytes, double reused, double times) {
@@ -179,13 +208,20 @@ class Model : Costs {
     const double sums = std::min(real(s_.mc), pm * real(unit_.mr)) *
                         std::min(real(s_.nc), pn * real(unit_.nr)) * word_bytes;
     const double beside = (unit_.loads_first ? 2 : 1) * block + (k_blocks > 1 ? sums : 0);
-    blocks(own_a, a_bytes, (own_a ? own_a_bytes : a_bytes) + beside, col_blocks);
+    if (s_.pack_a) {
+      blocks(own_a, a_bytes, (own_a ? own_a_bytes : a_bytes) + beside, col_blocks);
+    } else {
+      t.of(source_) += read(a_bytes, source_, kc < k ? a_of_k_ * kc : endless);
+      t.of(beyond_l1(a_bytes + beside)) +=
+          (col_blocks - 1) * read(a_bytes, beyond_l1(a_bytes + beside));
+      t.core += read(evicted_lines(real(unit_.mr), g_.k, 1) * a_bytes * pn, in_l2);
+    }
     blocks(own_b, b_bytes, own_b ? own_b_bytes + a_part : b_bytes, row_blocks);
     const double c_bytes = tiles * tile * word_bytes;
     t.of(source_) += write(c_bytes, source_);
     t.beyond_l2 += dirty(c_bytes);
     const double claims =
-        (own_a ? 0 : pm * col_blocks) + (own_b || g_.prepack ? 0 : pn * row_blocks * k_blocks);
+        (own_a || !s_.pack_a ? 0 : pm * col_blocks) + (own_b || g_.prepack ? 0 : pn * row_blocks * k_blocks);
     const double mean = std::min(1.0, real(a_panels) / real(s_.m_parts) / pm) *
                         std::min(1.0, real(b_panels) / real(s_.n_parts) / pn);
     return of_tasks(real(g_.batch * s_.m_parts * s_.n_parts), t.together() + ops(tile_ops * claims),
@@ -209,13 +245,14 @@ class Model : Costs {
                     ops((own ? tile_ops : setup_ops) * real(panels)) + (own ? 0 : taken(packed)));
   }
   double packing_of_a(bool own, int64_t panels) const {
+    if (!s_.pack_a) return 0;
     const double rows = real(g_.batch * g_.m);
     return packing(a_type_, a_of_k_, g_.m, unit_.mr, panels, own, !g_.trans_a) +
            (converts_ ? converted(rows) : decoded(a_type_, a_of_k_, rows, !g_.trans_a)) /
                s_.threads;
   }
   double packing_of_b(bool own, int64_t panels) const {
-    if (g_.prepack) return 0;
+    if (g_.prepack && !s_.pack_b) return 0;
     return packing(b_type_, b_of_k_, g_.n, unit_.nr, panels, own, g_.trans_b) +
            decoded(b_type_, b_of_k_, real(g_.batch * g_.n), g_.trans_b) / s_.threads;
   }
@@ -251,14 +288,14 @@ Schedule rounded_formed(const Schedule& s, const UnitProblem& of) {
   r.mc = fit(s.mc, unit.mr, g.m);
   r.nc = fit(s.nc, unit.nr, g.n);
   r.kc = fit(s.kc, std::max(unit.k_together, unit.depth), g.k);
-  r.pack_a = true;
-  r.pack_b = s.pack_b && !g.prepack;
+  r.pack_a = s.pack_a || !reads_a_in_place(g, unit);
+  r.pack_b = s.pack_b;
   r.order = true;  // A micro-panels stay, those of b stream
   r.fixed = s.fixed && s.threads > 1;
   r.m_parts = std::clamp<int64_t>(s.m_parts, 1, div_up(g.m, unit.mr));
   r.n_parts = std::clamp<int64_t>(s.n_parts, 1, div_up(g.n, unit.nr));
   // A row is quantised once, by one thread.
-  r.share_a = s.share_a || (of.converts && r.n_parts > 1);
+  r.share_a = r.pack_a && (s.share_a || (of.converts && r.n_parts > 1));
   return r;
 }
 
@@ -294,6 +331,7 @@ class Search {
         unit_(of.unit),
         g_(of.g),
         most_(of.threads),
+        grows_(bytes_of_k(*of.b) < b_bytes_of_k(of.unit)),
         found_(std::move(found)) {}
 
   Ranking all() {
@@ -362,9 +400,11 @@ class Search {
                        .most_cols = div_up(g_.n, unit_.nr),
                        .threads = threads_};
     const std::vector<Cut>& cuts = cuts_.of(grid, *traits_);
-    for (const int own : {0, 1, 2}) {  // nothing, of a, of b
-      if (own == 2 && g_.prepack) continue;
-      s.share_a = own != 1, s.pack_b = own == 2;
+    // What shares pack for themselves: nothing, a, b; nothing and b beside an a in place.
+    for (const int own : {0, 1, 2, 3, 4}) {
+      s.pack_a = own < 3, s.share_a = own != 1 && s.pack_a, s.pack_b = own == 2 || own == 4;
+      if (s.pack_b && g_.prepack && !grows_) continue;
+      if (!s.pack_a && !reads_a_in_place(g_, unit_)) continue;
       for (const int64_t kc : depths) {
         s.kc = kc;
         s.m_parts = s.n_parts = 1;
@@ -377,7 +417,7 @@ class Search {
                             round_up(g_.m, unit_.mr));
           if (std::exchange(before, s.mc) == s.mc) break;
           const int64_t of_sums = l2 / 4 / (word_bytes * std::min(s.mc, g_.m));
-          s.nc = own == 2 ? l2 / 2 / bytes(1, k)
+          s.nc = s.pack_b ? l2 / 2 / bytes(1, k)
                  : kc < k ? of_sums
                           : std::max(of_sums, l2 / 4 / bytes(1, kc));
           s.nc = std::max(unit_.nr, s.nc / unit_.nr * unit_.nr);
@@ -394,7 +434,7 @@ class Search {
                          traits_->many.write[in_memory];
     for (const Cut& cut : cuts) {
       // rounded() shares such an a.
-      if (!s.share_a && of_.converts && cut.n_parts > 1) continue;
+      if (s.pack_a && !s.share_a && of_.converts && cut.n_parts > 1) continue;
       const double to_all = least.before + least.tasks * cut.last;
       if (found_.needless(to_all)) break;
       if (found_.needless(to_all + least.of_n_part * real(cut.n_parts) +
@@ -415,6 +455,7 @@ class Search {
   const Unit& unit_;
   const Gemm& g_;
   const int most_;
+  const bool grows_;  // b, where it is packed
   int threads_ = 1;
   const Traits* traits_ = nullptr;
   const UnitRates* rates_ = nullptr;  // of so many threads
@@ -439,7 +480,7 @@ UnitProblem UnitProblem::transpose() const {
 
 Gemm formed_by_unit(const Schedule& schedule, const Gemm& g) {
   Gemm product = formed(schedule, g);
-  if (schedule.transposed) product.prepack = false;
+  if (schedule.transposed || schedule.pack_b) product.prepack = false;
   return product;
 }
 
@@ -483,8 +524,13 @@ Ranking search(const UnitProblem& of, Ranking found) {
 
 std::vector<Schedule> unit_candidates(const UnitProblem& of) {
   return search(of, Ranking()).varied(3, [](const Schedule& s) {
-    return std::array<int64_t, 6>{
-        static_cast<int64_t>(s.path), s.transposed, s.threads, s.share_a, s.pack_b, s.kc};
+    return std::array<int64_t, 7>{static_cast<int64_t>(s.path),
+                                  s.transposed,
+                                  s.threads,
+                                  s.pack_a,
+                                  s.share_a,
+                                  s.pack_b,
+                                  s.kc};
   });
 }
 

@@ -37,7 +37,8 @@ struct UnitProblem {
       : g(gemm), a(of_a), b(of_b), converts(false), threads(most), unit(chosen) {}
 };
 
-// The product that a schedule forms. A b of prepack=1 is an operand like others in c's transpose.
+// The product that a schedule forms. In c's transpose, and with pack_b=1, a b of prepack=1 is kept
+// as it is stored, and packed in each run like others.
 Gemm formed_by_unit(const Schedule& schedule, const Gemm& g);
 
 // With block sizes raised to whole micro-tiles and steps of k, and fields that its path does not
