@@ -56,8 +56,9 @@ int reach_of(const Problem& problem) {
   };
   const bool gate = problem.flag("gate");
   const int of_sum = std::ilogb(problem.dtype("c_type")->largest) / (gate ? 2 : 1);
-  const int of_factors = binades(static_cast<double>(problem.size("k"))) +
-                         binades(std::fabs(problem.value("alpha")));
+  // Tensors are also asked for to find k.
+  const double k = problem.has("k") ? static_cast<double>(problem.size("k")) : 1;
+  const int of_factors = binades(k) + binades(std::fabs(problem.value("alpha")));
   return std::clamp((of_sum - of_factors) / 2, 0, gate ? 20 : 48);
 }
 
