@@ -87,7 +87,7 @@ void MultiplyPanels(const MicroCall& call) {
   t.alpha = 1;
   t.beta = call.add ? 1.0f : 0.0f;
   t.queues = queues;
-  if (call.a_row == 0) {
+  if (!call.a_in_place) {
     if (later_b) queues[1] = PrefetchQueue(later, 16 * call.later_lines, call.steps / 8 + 1);
     return MicroKernelFor<true, 0>(call.rows, vectors)(t);
   }

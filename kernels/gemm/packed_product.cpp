@@ -31,8 +31,8 @@ class PackedProduct final : public UnitProduct {
         unit_.integers ? store.c.dtype == &int32 : store.c.dtype == &float32 && b_scale_ == nullptr;
     // With several blocks of k, sums begin at 0 in scratch, not at what the 128 of a costs.
     const bool begins_there = k_blocks_ > 1 && unit_.into_c == IntoC::whole;
-    to_c_ = !s_.transposed && unit_.into_c != IntoC::none && !(begins_there && needs_column_sums()) && as_sums &&
-            g_.alpha == 1 && !g_.reads_c0();
+    to_c_ = !s_.transposed && unit_.into_c != IntoC::none &&
+            !(begins_there && needs_column_sums()) && as_sums && g_.alpha == 1 && !g_.reads_c0();
   }
 
  private:
@@ -359,7 +359,7 @@ class PackedProduct final : public UnitProduct {
       call.a = a_panel(c, i) + step * width * unit_.words;
     } else {
       call.a = reinterpret_cast<const std::uint32_t*>(a_.at(c.batch, row, step));
-      call.a_row = a_.outer;
+      call.a_in_place = true, call.a_row = a_.outer;
     }
     call.b = b_panel(c, j) + block_offset(block);
     call.rows = width, call.cols = cols;

@@ -39,7 +39,8 @@ enum class UnitKind : std::int64_t {
 struct MicroCall {
   std::int64_t steps;
   const std::uint32_t* a;
-  // Words from one row to the next of an a that is read in place; 0: it is an A micro-panel.
+  // a is read in place (Unit::a_in_place), so many words from one row to the next.
+  bool a_in_place;
   std::int64_t a_row;
   const std::uint32_t* b;
   std::int64_t rows, cols;

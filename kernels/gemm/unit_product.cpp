@@ -158,8 +158,8 @@ void UnitProduct::store(const Rectangle& at, const std::uint32_t* sums, int64_t 
                         const std::int32_t* column_sums) const {
   const auto scale = [&](int64_t col) { return b_scale_ != nullptr ? b_scale_ + col : nullptr; };
   if (!s_.transposed) {
-    store_tile_(*store_job_, {at, sums, ld, unit_.integers, column_sums,
-                              steps_of(at.batch, at.row), scale(at.col)});
+    store_tile_(*store_job_, {at, sums, ld, unit_.integers, column_sums, steps_of(at.batch, at.row),
+                              scale(at.col)});
     return;
   }
   if (at.rows == 1) {

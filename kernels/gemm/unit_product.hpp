@@ -80,8 +80,8 @@ class UnitProduct : public Product {
   const Environment env_;
   const Unit unit_;
   const DType a_type_, b_type_;  // of its operands
-  const DType a_taken_;  // what a row of op(a) becomes before it is packed; null: nothing
-  const bool shifts_;    // a is s8, packed as u8
+  const DType a_taken_;          // what a row of op(a) becomes before it is packed; null: nothing
+  const bool shifts_;            // a is s8, packed as u8
   const StoreFunction store_tile_;
   const ConvertFunction convert_;
   const StoreJob* store_job_ = nullptr;

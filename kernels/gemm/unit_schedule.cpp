@@ -117,8 +117,9 @@ class Model : Costs {
     const double columns = std::min(real(s_.nc), real(g_.n));
     const double visits =
         unit_.few.rows_a_visit > 0 ? real(div_up(g_.m, unit_.few.rows_a_visit)) : 1;
-    const double decoding =
-        visits * (!decodes_ ? 0 : b_type_.block == 1 ? decode_ops : decode_block_ops);
+    const double decoding = visits * (!decodes_            ? 0
+                                      : b_type_.block == 1 ? decode_ops
+                                                           : decode_block_ops);
     Times t;
     const double k = real(round_up(g_.k, decoded_together));
     // What surrounds a column's products: some columns' loops, sums across lanes, a last part of k.
@@ -135,7 +136,8 @@ class Model : Costs {
     // others take them.
     const double before = s_.threads > 1 ? region_of(traits_) : 0;
     const double rows = real(g_.batch * g_.m);
-    return before + (converts_ ? converted(rows) : packed_rows(rows)) + of_tasks(tasks, t.together(), mean);
+    return before + (converts_ ? converted(rows) : packed_rows(rows)) +
+           of_tasks(tasks, t.together(), mean);
   }
 
   // Sums of c's transpose become c one by one, in so many tasks, and c's rows are short.
@@ -154,8 +156,8 @@ class Model : Costs {
     double used = unit_.whole_panels ? 1 : rows / (pm * real(unit_.mr));
     // Where any tile may be c, only vectors of columns that are there are multiplied.
     const bool any_width = unit_.into_c == IntoC::any;
-    const double cols = any_width ? real(round_up(g_.n, static_cast<int64_t>(vector_words)))
-                                  : pn * real(unit_.nr);
+    const double cols =
+        any_width ? real(round_up(g_.n, static_cast<int64_t>(vector_words))) : pn * real(unit_.nr);
     used *= std::min(1.0, cols / (pn * real(unit_.nr)));
     const double vectors = used * tile / vector_words;
     return pm * pn *
@@ -220,8 +222,8 @@ class Model : Costs {
     const double c_bytes = tiles * tile * word_bytes;
     t.of(source_) += write(c_bytes, source_);
     t.beyond_l2 += dirty(c_bytes);
-    const double claims =
-        (own_a || !s_.pack_a ? 0 : pm * col_blocks) + (own_b || g_.prepack ? 0 : pn * row_blocks * k_blocks);
+    const double claims = (own_a || !s_.pack_a ? 0 : pm * col_blocks) +
+                          (own_b || g_.prepack ? 0 : pn * row_blocks * k_blocks);
     const double mean = std::min(1.0, real(a_panels) / real(s_.m_parts) / pm) *
                         std::min(1.0, real(b_panels) / real(s_.n_parts) / pn);
     return of_tasks(real(g_.batch * s_.m_parts * s_.n_parts), t.together() + ops(tile_ops * claims),
@@ -307,9 +309,10 @@ std::optional<std::string> defect_of_formed(const Schedule& s, const UnitProblem
   if (s.path == Path::few_rows) {
     if (takes_few(g, unit)) return std::nullopt;
     return s.transposed
-               ? fmt::format("path=5,transposed=1 takes 1 to {} columns of c and an a that is "
-                             "contiguous along k",
-                             unit.few.limit)
+               ? fmt::format(
+                     "path=5,transposed=1 takes 1 to {} columns of c and an a that is "
+                     "contiguous along k",
+                     unit.few.limit)
                : fmt::format("path=5 takes 1 to {} rows of a and a b that is contiguous along k",
                              unit.few.limit);
   }
@@ -524,13 +527,8 @@ Ranking search(const UnitProblem& of, Ranking found) {
 
 std::vector<Schedule> unit_candidates(const UnitProblem& of) {
   return search(of, Ranking()).varied(3, [](const Schedule& s) {
-    return std::array<int64_t, 7>{static_cast<int64_t>(s.path),
-                                  s.transposed,
-                                  s.threads,
-                                  s.pack_a,
-                                  s.share_a,
-                                  s.pack_b,
-                                  s.kc};
+    return std::array<int64_t, 7>{
+        static_cast<int64_t>(s.path), s.transposed, s.threads, s.pack_a, s.share_a, s.pack_b, s.kc};
   });
 }
 

@@ -3,6 +3,7 @@
 //   both      threads; transposed: a and b below have changed places
 //   few_rows  nc: rows of b a task
 //   packed    m_parts, n_parts, static; mc, nc, kc: a block of c and of k;
+//             pack_a=0: rows of a are read in place
 //             share_a=0 and pack_b=1: each share packs the rows of a, or columns of b, that it
 //             uses into its own L2; else all share what any of them packs
 #pragma once

@@ -72,9 +72,11 @@ constexpr int float_bytes = 4;
 // store reads the line before it writes it back.
 constexpr double l2_read = 32, l2_read_intel = 48;
 constexpr double l2_write = 16;
-// From L3: about 24 lines on their way to a core (its L1 and L2 prefetch) over 150 cycles.
-constexpr double l3_read = 10;
-constexpr double l3_write = 5;
+// From L3: about 24 lines on their way to a core (its L1 and L2 prefetch) over 150 cycles. The L3
+// of Zen's cores is shared by few of them and nearer, and reads and writes 32 bytes at best (a Zen
+// 4: 27).
+constexpr double l3_read = 10, l3_read_amd = 24;
+constexpr double l3_write = 5, l3_write_amd = 16;
 // From memory by one thread: 16 lines on their way over 250 cycles (80 ns at 3 GHz). Stores past
 // the caches do not read the line first.
 constexpr double memory_read = 4;
@@ -108,16 +110,19 @@ struct Speedup {
 constexpr Speedup speedups[] = {
     {"pmaddwd", 1}, {"vdpbf16ps", 2}, {"vpdpbusd", 4}, {"amx-bf16", 16}, {"amx-int8", 32}};
 
-Traits::Rates derived_rates(double hz, Vectors vectors, bool intel) {
+Traits::Rates derived_rates(double hz, Vectors vectors, const std::string& cpu) {
+  const bool intel = cpu.find("Intel") != std::string::npos;
+  const bool amd = cpu.find("AMD") != std::string::npos;
   Traits::Rates rates;
   const double vector = vectors.lanes * float_bytes;
   // Apart, a product and a sum take two instructions for the same two flops.
   rates.fma = hz * fma_ports * vectors.lanes * (vectors.fused ? 2 : 1);
   const double l1_read = load_ports * vector;
   const double l1_write = store_ports * vector;
-  const double read[levels] = {l1_read, std::min(intel ? l2_read_intel : l2_read, l1_read), l3_read,
-                               memory_read};
-  const double write[levels] = {l1_write, std::min(l2_write, l1_write), l3_write, memory_write};
+  const double read[levels] = {l1_read, std::min(intel ? l2_read_intel : l2_read, l1_read),
+                               amd ? l3_read_amd : l3_read, memory_read};
+  const double write[levels] = {l1_write, std::min(l2_write, l1_write),
+                                amd ? l3_write_amd : l3_write, memory_write};
   for (int level = 0; level < levels; ++level) {
     rates.read[level] = hz * read[level];
     rates.write[level] = hz * write[level];
@@ -216,7 +221,7 @@ Traits derived_traits(const Machine& machine, std::string_view isa, int threads)
   traits.l3_bytes = std::max({or_else(machine.l3_bytes, 4 << 20), traits.l2_bytes * threads});
   traits.threads = std::max(1, threads);
   static const double hz = clock_hz();
-  traits.one = derived_rates(hz, vectors_of(isa), machine.cpu.find("Intel") != std::string::npos);
+  traits.one = derived_rates(hz, vectors_of(isa), machine.cpu);
   traits.many = traits.one;
   // Logical CPUs of one core share all it has; threads beyond the CPUs wait for one.
   const double alone = std::min(1.0, static_cast<double>(machine.all_cores) / traits.threads);

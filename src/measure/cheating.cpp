@@ -109,8 +109,8 @@ class Experiments {
 
   enum class Difference { other_results, nothing_written };
 
-  // How a run's results differ from those of the first one, if a run is found whose do. Threads
-  // that share busy CPUs seldom meet.
+  // How a run's results differ from those of the first run; nothing if none does. Threads that
+  // share busy CPUs seldom meet.
   std::optional<Difference> difference() {
     constexpr std::chrono::seconds patience(3);
     std::optional<Difference> found;
