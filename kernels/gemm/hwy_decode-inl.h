@@ -91,6 +91,12 @@ void PackDecoded(const PackCall& c) {
   for (int64_t p = 0; p < c.k; p += kDecoded) {
     const int64_t here = std::min(kDecoded, c.k - p);
     for (int64_t v = 0; v < c.count; ++v) {
+      // The hardware does not follow pieces of rows.
+      constexpr int64_t ahead = 8;
+      const std::uint8_t* const later = from + bytes((v + ahead) * c.outer + p);
+      if (v + ahead < c.count) {
+        for (int64_t at = 0; at < bytes(here); at += 64) __builtin_prefetch(later + at);
+      }
       DecodeElements<Format>(from + bytes(v * c.outer + p), here, rows + v * kDecoded);
     }
     PackTransposed(rows, kDecoded, used, here, to + p * c.width, c.width);

@@ -101,15 +101,16 @@ class Model : Costs {
     return ops(vectors * (vector_ops * real(g_.k) / vector_words + (rest ? tile_ops : 0)));
   }
 
-  // Few rows of op(a) side by side, as float32 or as they are. Across memory they are taken one
-  // element at a time.
+  // Few rows of op(a) side by side, as float32 or as they are: by one thread for each batch. Across
+  // memory they are taken one element at a time.
   double packed_rows(double rows) const {
     const double elements = rows * real(g_.k), each = g_.trans_a ? vector_words / 2 : 1;
-    const Level at = beyond_l1(elements * word_bytes / s_.threads);
+    const double workers = real(std::min<int64_t>(s_.threads, g_.batch));
+    const Level at = beyond_l1(elements * word_bytes / workers);
     return (ops(vector_ops * each * elements / vector_words) +
             read(elements * bytes_of_k(a_type_), source_) + write(elements * word_bytes, at) +
             read(elements * word_bytes, at)) /
-           s_.threads;
+           workers;
   }
 
   double few() const {
@@ -242,9 +243,12 @@ class Model : Costs {
     const double times = real(g_.batch) / workers;
     const double packed = real(panels * width) * of_k * k;
     const Level to = own ? in_l2 : beyond_l1(times * packed);
+    // What L2 does not hold has been written to memory when it is packed again: L3 keeps little of
+    // what is only written.
     return times * (copy(bytes_of_k(type) * real(g_.k * vectors), of_k * k / word_bytes,
                          real(panels * width), real(width), along_k, to, source_) +
-                    ops((own ? tile_ops : setup_ops) * real(panels)) + (own ? 0 : taken(packed)));
+                    ops((own ? tile_ops : setup_ops) * real(panels)) + (own ? 0 : taken(packed)) +
+                    (to > in_l2 ? packed / rates_.write[in_memory] : 0));
   }
   double packing_of_a(bool own, int64_t panels) const {
     if (!s_.pack_a) return 0;
