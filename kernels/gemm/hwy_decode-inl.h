@@ -93,8 +93,8 @@ void PackDecoded(const PackCall& c) {
     for (int64_t v = 0; v < c.count; ++v) {
       // The hardware does not follow pieces of rows.
       constexpr int64_t ahead = 8;
-      const std::uint8_t* const later = from + bytes((v + ahead) * c.outer + p);
       if (v + ahead < c.count) {
+        const std::uint8_t* const later = from + bytes((v + ahead) * c.outer + p);
         for (int64_t at = 0; at < bytes(here); at += 64) __builtin_prefetch(later + at);
       }
       DecodeElements<Format>(from + bytes(v * c.outer + p), here, rows + v * kDecoded);

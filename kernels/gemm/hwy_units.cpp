@@ -155,10 +155,6 @@ std::string pair_path(std::int64_t target) {
   return path.starts_with("ss") ? path + "-pmaddwd" : path;
 }
 
-}  // namespace
-
-namespace {
-
 Unit plain_fma_unit(DType a_type, DType b_type, std::int64_t target) {
   const MicroTile tile = micro_tile_at(target);
   const FormatFunctions a = format_functions(a_type, target), b = format_functions(b_type, target);

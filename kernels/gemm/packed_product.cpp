@@ -86,7 +86,7 @@ class PackedProduct final : public UnitProduct {
       a_pieces_ = SharedPieces(together_ * a_pieces(), s_.threads);
     }
     owned_.resize(static_cast<std::size_t>(s_.threads));
-    own_b_ = s_.pack_b && !g_.prepack;
+    own_b_ = s_.pack_b;
     if (own_b_) {
       own_b_words_ = round_up(div_up(s_.nc, unit_.nr) * b_panel_words(), page_words);
       b_memory_ = workspace(own_b_words_ * s_.threads);

@@ -156,22 +156,13 @@ PackCall UnitProduct::rows_of_a(int64_t batch, int64_t first, int64_t count, int
 
 void UnitProduct::store(const Rectangle& at, const std::uint32_t* sums, int64_t ld,
                         const std::int32_t* column_sums) const {
-  const auto scale = [&](int64_t col) { return b_scale_ != nullptr ? b_scale_ + col : nullptr; };
-  if (!s_.transposed) {
-    store_tile_(*store_job_, {at, sums, ld, unit_.integers, column_sums, steps_of(at.batch, at.row),
-                              scale(at.col)});
-    return;
-  }
-  if (at.rows == 1) {
-    store_tile_(*store_job_, {{at.batch, at.col, at.row, at.cols, 1},
-                              sums,
-                              1,
-                              unit_.integers,
-                              nullptr,
-                              nullptr,
-                              scale(at.row)});
-    return;
-  }
+  const auto store_part = [&](const Rectangle& part, const std::uint32_t* from, int64_t step) {
+    store_tile_(*store_job_,
+                {part, from, step, unit_.integers, column_sums, steps_of(part.batch, part.row),
+                 b_scale_ != nullptr ? b_scale_ + part.col : nullptr});
+  };
+  if (!s_.transposed) return store_part(at, sums, ld);
+  if (at.rows == 1) return store_part({at.batch, at.col, at.row, at.cols, 1}, sums, 1);
   // In pieces that stay in L1.
   constexpr int64_t words = 1024;
   std::uint32_t piece[words + store_slack];
@@ -182,13 +173,7 @@ void UnitProduct::store(const Rectangle& at, const std::uint32_t* sums, int64_t 
       for (int64_t j = 0; j < cols; ++j) piece[j * at.rows + i] = sums[i * ld + first + j];
     }
     std::fill_n(piece + cols * at.rows, store_slack, 0u);
-    store_tile_(*store_job_, {{at.batch, at.col + first, at.row, cols, at.rows},
-                              piece,
-                              at.rows,
-                              unit_.integers,
-                              nullptr,
-                              nullptr,
-                              scale(at.row)});
+    store_part({at.batch, at.col + first, at.row, cols, at.rows}, piece, at.rows);
   }
 }
 

@@ -470,6 +470,16 @@ class Search {
   Ranking found_;
 };
 
+Ranking search(const UnitProblem& of, Ranking found) {
+  if (!of.g.reads_ab() || of.g.empty()) {
+    found.add(rounded(Schedule(), of), 0);
+    return found;
+  }
+  found = Search(of, false, std::move(found)).all();
+  if (of.unit.swapped == nullptr || of.g.n >= of.g.m) return found;
+  return Search(of.transpose(), true, std::move(found)).all();
+}
+
 }  // namespace
 
 UnitProblem::UnitProblem(const Problem& problem, const Environment& env, const Unit& chosen)
@@ -514,20 +524,6 @@ double predict(const Schedule& s, const UnitProblem& of, const Traits& traits) {
   const UnitRates rates(product.unit, s.threads, traits);
   return products(of.g) * Model(s, product, traits, rates).seconds();
 }
-
-namespace {
-
-Ranking search(const UnitProblem& of, Ranking found) {
-  if (!of.g.reads_ab() || of.g.empty()) {
-    found.add(rounded(Schedule(), of), 0);
-    return found;
-  }
-  found = Search(of, false, std::move(found)).all();
-  if (of.unit.swapped == nullptr || of.g.n >= of.g.m) return found;
-  return Search(of.transpose(), true, std::move(found)).all();
-}
-
-}  // namespace
 
 std::vector<Schedule> unit_candidates(const UnitProblem& of) {
   return search(of, Ranking()).varied(3, [](const Schedule& s) {
