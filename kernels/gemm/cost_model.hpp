@@ -204,6 +204,21 @@ class Costs : protected GemmConstants {
     const double over = rows / places / (real(traits_.l1_bytes) / real(page_bytes)) - 1;
     return std::clamp(over, 0.0, 1.0) * std::max(0.0, 16 / at_once - 1);
   }
+  // The part of a cache with ways of so many bytes that `width` floats of each row of `row` floats
+  // can use: rows in place may compete for few of its places.
+  static double usable(std::int64_t way, std::int64_t row, double width) {
+    const std::int64_t stride = std::gcd(way, float_bytes * row);
+    return std::min(1.0, std::max(64.0, 4 * width) / real(stride));
+  }
+  std::int64_t l2_way() const { return traits_.l2_bytes / 16; }
+  // Pages that `width` floats of each of so many rows touch; the page walks when an inner loop
+  // comes to so many pages at once: none where they are all translated already.
+  static double pages(double rows, double width, std::int64_t row) {
+    return rows * std::min(1 + 4 * width / real(page_bytes), 4 * real(row) / real(page_bytes));
+  }
+  double page_walks(double at_once) const {
+    return std::clamp(2 * at_once / traits_.pages - 1, 0.0, 1.0) * at_once;
+  }
   double write(double bytes, Level to) const { return bytes / rates_.write[to]; }
 
   // Lines that another core wrote and still holds.

@@ -192,16 +192,10 @@ void Model::add_operands(const Share& sh, Times& t) const {
   // Across micro-tiles each of its steps is in a line of its own.
   const double a_panel = (a_across ? std::max(64.0, 4 * sh.mr) : 4 * sh.mr) * sh.kc;
   const double b_panel = 4 * sh.kc * sh.nr;
-  // Rows in place may compete for few places of a cache: its ways are 4 KiB apart in L1.
-  const int64_t l2_way = traits_.l2_bytes / 16;
-  const auto usable = [](int64_t way, int64_t row, double width) {
-    const int64_t stride = std::gcd(way, float_bytes * row);
-    return std::min(1.0, std::max(64.0, 4 * width) / real(stride));
-  };
   double b_l1 = l1_, b_l2 = l2_;
   if (in_place) {
     b_l1 *= usable(page_bytes, g_.n, sh.nr);
-    b_l2 *= usable(l2_way, g_.n, sh.n);
+    b_l2 *= usable(l2_way(), g_.n, sh.n);
     // Before the next micro-tile they evict each other: misses that nothing hides.
     if (b_panel > b_l1 && b_l1 < l1_) t.core += read(b_bytes * sh.panels_a, in_l2);
   }
@@ -228,11 +222,11 @@ void Model::add_operands(const Share& sh, Times& t) const {
   double a_l1 = l1_, a_l2 = l2_;
   if (!s_.pack_a && a_along_k) {
     a_l1 *= usable(page_bytes, g_.k, sh.kc);
-    a_l2 *= usable(l2_way, g_.k, sh.kc);
+    a_l2 *= usable(l2_way(), g_.k, sh.kc);
     t.core += read(evicted_lines(sh.mr, g_.k, 1) * a_bytes * sh.panels_b, in_l2);
   } else if (!s_.pack_a) {
     a_l1 *= usable(page_bytes, g_.m, sh.mr);
-    a_l2 *= usable(l2_way, g_.m, sh.mc);
+    a_l2 *= usable(l2_way(), g_.m, sh.mc);
   }
   const Level a_again =
       level_of((m_innermost_ ? 4 * sh.mc * sh.kc : a_panel) + b_panel, a_l1, a_l2);
@@ -263,9 +257,6 @@ void Model::add_operands(const Share& sh, Times& t) const {
 // of them than are translated at once, each takes a walk of the page tables. Packed operands lie in
 // huge pages.
 void Model::add_pages(const Share& sh, Times& t) const {
-  const auto pages = [](double rows, double width, int64_t row) {
-    return rows * std::min(1 + 4 * width / real(page_bytes), 4 * real(row) / real(page_bytes));
-  };
   const bool b_in_place = s_.path == Path::unpacked && !s_.pack_b;
   const bool a_along_k = !g_.trans_a;
   const auto of_a = [&](double rows) {
@@ -277,11 +268,9 @@ void Model::add_pages(const Share& sh, Times& t) const {
   const auto of_b = [&](double cols) { return b_in_place ? pages(sh.kc, cols, g_.n) : 0.0; };
   const double at_once =
       m_innermost_ ? of_c(sh.mc, sh.nr) : of_a(sh.mr) + of_b(sh.n) + of_c(sh.mr, sh.n);
-  const double missed = std::clamp(2 * at_once / traits_.pages - 1, 0.0, 1.0);
-  if (missed == 0) return;
   const double times =
       sh.blocks_k * sh.blocks_m * (m_innermost_ ? sh.panels_b : sh.panels_a / sh.blocks_m);
-  t.core += missed * at_once * times * traits_.page_walk;
+  t.core += page_walks(at_once) * times * traits_.page_walk;
 }
 
 // c: where its block fits it stays from one block of k to the next.

@@ -117,10 +117,18 @@ void DecodeRows(const PackCall& c) {
     }
     return;
   }
-  float column[most_few_rows];
-  for (int64_t p = 0; p < c.k; ++p) {
-    DecodeElements<Format>(from + bytes(p * c.inner), c.count, column);
-    for (int64_t i = 0; i < c.count; ++i) to[i * ld + p] = column[i];
+  if constexpr (std::is_same_v<Format, Floats>) {
+    PackTransposed(reinterpret_cast<const float*>(from), c.inner, c.k, c.count, to, ld);
+    return;
+  }
+  constexpr int64_t together = 32;
+  float columns[together * most_few_rows];
+  for (int64_t p = 0; p < c.k; p += together) {
+    const int64_t steps = std::min(together, c.k - p);
+    for (int64_t s = 0; s < steps; ++s) {
+      DecodeElements<Format>(from + bytes((p + s) * c.inner), c.count, columns + s * c.count);
+    }
+    PackTransposed(columns, c.count, steps, c.count, to + p, ld);
   }
 }
 // What the driver takes of a format.

@@ -66,7 +66,8 @@ void Pack(const Job& job, const MatrixView& b, float* to) {
 
 MicroTile MicroTileOfTarget() { return Registers(); }
 
-// float32's micro-kernel on micro-panels that operands of other formats became (hwy_units.cpp).
+// float32's micro-kernel on operands of any format (hwy_units.cpp): micro-panels of float32, or
+// float32 in place.
 void MultiplyPanels(const MicroCall& call) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(DF()));
   const std::int64_t vectors = (call.cols + lanes - 1) / lanes;
@@ -75,10 +76,10 @@ void MultiplyPanels(const MicroCall& call) {
   PrefetchQueue queues[2];
   MicroKernelArgs t;
   t.a = reinterpret_cast<const float*>(call.a);
-  t.a_outer = call.a_row;
-  t.a_inner = 1;
+  t.a_outer = call.a_in_place ? call.a_row : 1;
+  t.a_inner = call.a_in_place ? call.a_step : call.rows;
   t.b = reinterpret_cast<const float*>(call.b);
-  t.ldb = kNv * lanes;
+  t.ldb = call.b_in_place ? call.b_step : kNv * lanes;
   t.k = call.steps;
   t.cols = call.cols;
   t.c = reinterpret_cast<float*>(call.sums);
@@ -87,12 +88,16 @@ void MultiplyPanels(const MicroCall& call) {
   t.alpha = 1;
   t.beta = call.add ? 1.0f : 0.0f;
   t.queues = queues;
-  if (!call.a_in_place) {
+  if (!call.a_in_place && !call.b_in_place) {
     if (later_b) queues[1] = PrefetchQueue(later, 16 * call.later_lines, call.steps / 8 + 1);
     return MicroKernelFor<true, 0>(call.rows, vectors)(t);
   }
-  t.prefetch = later_b ? later : t.a + call.rows * call.a_row;  // the next micro-tile's first row
-  t.prefetch_step = later_b ? 16 : 1;
+  if (later_b && call.b_in_place) {
+    t.prefetch = later, t.prefetch_step = t.ldb;
+    return MicroKernelFor<false, 3>(call.rows, vectors)(t);
+  }
+  t.prefetch = later_b ? later : t.a + call.rows * t.a_outer;  // the next micro-tile's first row
+  t.prefetch_step = later_b ? 16 : t.a_inner;
   MicroKernelFor<false, 1>(call.rows, vectors)(t);
 }
 

@@ -165,7 +165,7 @@ Unit plain_fma_unit(DType a_type, DType b_type, std::int64_t target) {
   unit.mr = tile.mr, unit.nr = tile.nr();
   unit.depth = unit.words = 1;
   unit.k_together = 32;  // whole blocks of any format
-  unit.a_in_place = a_type == &float32;
+  unit.a_in_place = a_type == &float32, unit.b_in_place = b_type == &float32;
   unit.into_c = IntoC::any;
   unit.micro = ROOFLANE_HWY_FUNCTION(MultiplyPanels, target);
   unit.pack_a = a.pack, unit.pack_b = b.pack;

@@ -86,11 +86,12 @@ class PackedProduct final : public UnitProduct {
       a_pieces_ = SharedPieces(together_ * a_pieces(), s_.threads);
     }
     owned_.resize(static_cast<std::size_t>(s_.threads));
-    own_b_ = s_.pack_b;
+    own_b_ = s_.path == Path::unpacked && s_.pack_b;
+    b_in_place_ = s_.path == Path::unpacked && !s_.pack_b;
     if (own_b_) {
       own_b_words_ = round_up(div_up(s_.nc, unit_.nr) * b_panel_words(), page_words);
       b_memory_ = workspace(own_b_words_ * s_.threads);
-    } else if (!g_.prepack) {
+    } else if (packs_b_together()) {
       b_memory_ = workspace(together_ * of_b);
       // Pieces of at least so many words: claiming one costs little beside packing it.
       constexpr int64_t least_words = 2048;
@@ -161,6 +162,7 @@ class PackedProduct final : public UnitProduct {
     return static_cast<std::int32_t*>(column_sums_.data()) +
            (place * k_blocks_ + block) * n_padded() + panel * unit_.nr;
   }
+  bool packs_b_together() const { return !own_b_ && !b_in_place_ && !g_.prepack; }
   // Micro-panels of b that all threads share, of prepack=1 or of a run.
   std::uint32_t* shared_b() const {
     return g_.prepack ? reinterpret_cast<std::uint32_t*>(kept_.get()) : at(b_memory_, 0);
@@ -246,7 +248,7 @@ class PackedProduct final : public UnitProduct {
     }
     if (own_b_) pack_own_b(c);
     for (int64_t block = 0; block < k_blocks_; ++block) {
-      if (!own_b_ && !g_.prepack) need_b(c, block);
+      if (packs_b_together()) need_b(c, block);
       multiply_k(c, block);
     }
   }
@@ -324,7 +326,7 @@ class PackedProduct final : public UnitProduct {
   Later later_of(const Share& c, int64_t block) const {
     Later later{.col = c.col0, .block = block + 1};
     if (later.block == k_blocks_) later = {.col = c.next_col};
-    if (own_b_ || (later.col == c.col0 && later.block == block)) return {};
+    if (own_b_ || b_in_place_ || (later.col == c.col0 && later.block == block)) return {};
     if (!g_.prepack) {
       const int64_t place = (c.place * k_blocks_ + later.block) * b_pieces();
       const int64_t end = std::min(b_panels_, later.col + c.col1 - c.col0);
@@ -359,9 +361,16 @@ class PackedProduct final : public UnitProduct {
       call.a = a_panel(c, i) + step * width * unit_.words;
     } else {
       call.a = reinterpret_cast<const std::uint32_t*>(a_.at(c.batch, row, step));
-      call.a_in_place = true, call.a_row = a_.outer;
+      call.a_in_place = true, call.a_row = a_.outer, call.a_step = a_.inner;
     }
-    call.b = b_panel(c, j) + block_offset(block);
+    if (!b_in_place_) {
+      call.b = b_panel(c, j) + block_offset(block);
+    } else {
+      call.b = reinterpret_cast<const std::uint32_t*>(b_.at(c.batch, col, step));
+      call.b_in_place = true, call.b_step = b_.inner;
+      // The hardware prefetcher does not see the next columns before they are read.
+      if (j + 1 < c.col1) call.later = call.b + unit_.nr;
+    }
     call.rows = width, call.cols = cols;
     call.add = block > 0;
     const int64_t panel = later.col + j - c.col0;
@@ -422,7 +431,7 @@ class PackedProduct final : public UnitProduct {
   }
 
   const int64_t steps_, steps_of_block_, k_blocks_, a_panels_, b_panels_;
-  bool own_a_ = false, own_b_ = false;
+  bool own_a_ = false, own_b_ = false, b_in_place_ = false;
   bool to_c_ = false;  // sums need nothing to become c: micro-tiles that may be are stored there
   int64_t a_panels_of_piece_ = 1, b_panels_of_piece_ = 1;
   int64_t own_a_words_ = 0, own_b_words_ = 0;

@@ -38,18 +38,18 @@ enum class UnitKind : std::int64_t {
 // `to` may be any part of c (Unit::into_c). Otherwise than with IntoC::whole, `to` is `sums`.
 struct MicroCall {
   std::int64_t steps;
-  const std::uint32_t* a;
-  // a is read in place (Unit::a_in_place), so many words from one row to the next.
-  bool a_in_place;
-  std::int64_t a_row;
-  const std::uint32_t* b;
+  const std::uint32_t *a, *b;
+  // An operand is read where it is stored (Unit::a_in_place, b_in_place): words from one row of a
+  // to the next, and from one step to the next.
+  bool a_in_place, b_in_place;
+  std::int64_t a_row, a_step, b_step;
   std::int64_t rows, cols;
   std::uint32_t *sums, *to;
   std::int64_t ld, to_ld;
   bool add;
   // To be fetched while products are formed, by units that have time for it: sums of the next call,
-  // mr · nr words (null: they are at hand), and cache lines of a B micro-panel that later calls
-  // read.
+  // mr · nr words (null: they are at hand), and what later calls read of b: cache lines of a
+  // micro-panel, or of a b in place the columns beside these.
   const std::uint32_t* next_sums;
   const std::uint32_t* later;
   std::int64_t later_lines;
@@ -114,12 +114,12 @@ struct Unit {
   std::string path;  // the instruction, as rows name it
   std::string isa;   // Highway's target, or empty
   std::int64_t mr, nr;
-  std::int64_t depth, words;  // of a step
-  std::int64_t b_words;       // of a step of a whole B micro-panel; 0: nr · words
-  std::int64_t k_together;    // a block of k is a multiple of so many elements
-  bool whole_panels;          // the last A micro-panel, too, has mr rows
-  bool a_in_place;            // rows of a that lie along k need not be packed
-  bool integers;              // sums are int32
+  std::int64_t depth, words;    // of a step
+  std::int64_t b_words;         // of a step of a whole B micro-panel; 0: nr · words
+  std::int64_t k_together;      // a block of k is a multiple of so many elements
+  bool whole_panels;            // the last A micro-panel, too, has mr rows
+  bool a_in_place, b_in_place;  // need not be packed; of b, columns that lie side by side
+  bool integers;                // sums are int32
   IntoC into_c;
   bool loads_first;  // products wait for all of their operands: loads overlap nothing
   bool shifts_a;     // s8 a is packed as u8, 128 larger

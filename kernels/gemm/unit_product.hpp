@@ -1,10 +1,11 @@
-// A product on a unit (unit.hpp): everything that does not depend on the instruction. Two paths, as
-// the schedule says:
+// A product on a unit (unit.hpp): everything that does not depend on the instruction. As the
+// schedule says:
 //   packed    a and b become micro-panels, blocks of which a macro-kernel multiplies
 //             (packed_product.cpp). Threads share the micro-panels and pack them as they come to
 //             need them: the first thread to need a piece packs it, others pack the next ones or
-//             wait for it. There is no barrier. share_a=0 and pack_b=1: each share packs the rows
-//             of a, or the columns of b, that it uses itself, into its own L2.
+//             wait for it. There is no barrier.
+//   unpacked  the same, but each share packs the columns of b that it uses into its own L2, or
+//             reads them where they are stored. Either path may take a in these ways, too.
 //   few_rows  few rows of a, rows of b as they are stored: each is read once (few_product.cpp).
 #pragma once
 

@@ -18,7 +18,7 @@ namespace {
 using namespace cost;
 using std::int64_t;
 
-bool reads_a_in_place(const Gemm& g, const Unit& unit) { return unit.a_in_place && !g.trans_a; }
+bool reads_b_in_place(const Gemm& g, const Unit& unit) { return unit.b_in_place && !g.trans_b; }
 bool takes_few(const Gemm& g, const Unit& unit) {
   return g.trans_b && g.m > 0 && g.m <= unit.few.limit;
 }
@@ -31,6 +31,8 @@ constexpr int64_t decoded_together = 32;
 constexpr double few_columns = 4;
 // Moving one number; adding up a vector of few_rows' sums and storing it.
 constexpr double each_op = 5, few_sum_ops = 12;
+// Nothing prefetches the first steps of a micro-panel that is read where b is stored.
+constexpr double in_place_ops = 400;
 
 // Of an element: as it is stored, and in a micro-panel of b.
 double bytes_of_k(const NumberFormat& type) {
@@ -101,13 +103,13 @@ class Model : Costs {
     return ops(vectors * (vector_ops * real(g_.k) / vector_words + (rest ? tile_ops : 0)));
   }
 
-  // Few rows of op(a) side by side, as float32 or as they are: by one thread for each batch. Across
-  // memory they are taken one element at a time.
+  // Few rows of op(a) side by side, as float32 or as they are: by one thread for each batch.
   double packed_rows(double rows) const {
-    const double elements = rows * real(g_.k), each = g_.trans_a ? vector_words / 2 : 1;
+    const double elements = rows * real(g_.k);
     const double workers = real(std::min<int64_t>(s_.threads, g_.batch));
     const Level at = beyond_l1(elements * word_bytes / workers);
-    return (ops(vector_ops * each * elements / vector_words) +
+    return (ops(vector_ops * elements / vector_words) +
+            (g_.trans_a ? real(g_.batch) * transposed(real(g_.k), real(g_.m)) : 0) +
             read(elements * bytes_of_k(a_type_), source_) + write(elements * word_bytes, at) +
             read(elements * word_bytes, at)) /
            workers;
@@ -185,7 +187,11 @@ class Model : Costs {
     (unit_.loads_first ? t.core : t.within_l2) += tiles * k_blocks * loads;
     // A block that L2 does not hold comes from beyond for each A micro-panel, not only the first.
     const double panels = std::min(std::ceil(real(s_.mc) / real(unit_.mr)), pm);
-    if (const Level b_at = beyond_l1(block + a_part); b_at > in_l2) {
+    const bool own_b = s_.pack_b, b_in_place = s_.path == Path::unpacked && !own_b;
+    const double cols = std::min(real(s_.nc), real(g_.n));
+    // Rows in place may meet in few sets of L2, and need a page each.
+    const double b_l2 = b_in_place ? usable(l2_way(), g_.n, cols) : 1;
+    if (const Level b_at = beyond_l1((block + a_part) / b_l2); b_at > in_l2) {
       t.of(b_at) += (1 - 1 / panels) * tiles * k_blocks * read(b_part, b_at);
     }
     if (k_blocks > 1) {
@@ -198,7 +204,7 @@ class Model : Costs {
     const double b_bytes = pn * real(unit_.nr) * b_of_k_ * k;
     const double row_blocks = std::ceil(pm * real(unit_.mr) / real(s_.mc));
     const double col_blocks = std::ceil(pn * real(unit_.nr) / real(s_.nc));
-    const bool own_a = s_.pack_a && !s_.share_a, own_b = s_.pack_b;
+    const bool own_a = s_.pack_a && !s_.share_a;
     const double own_a_bytes = std::min(a_bytes, real(s_.mc) * a_of_k_ * k);
     const double own_b_bytes = std::min(b_bytes, real(s_.nc) * b_of_k_ * k);
     const auto blocks = [&](bool own, double bytes, double reused, double times) {
@@ -211,20 +217,34 @@ class Model : Costs {
     const double sums = std::min(real(s_.mc), pm * real(unit_.mr)) *
                         std::min(real(s_.nc), pn * real(unit_.nr)) * word_bytes;
     const double beside = (unit_.loads_first ? 2 : 1) * block + (k_blocks > 1 ? sums : 0);
+    double at_once = 0;
     if (s_.pack_a) {
       blocks(own_a, a_bytes, (own_a ? own_a_bytes : a_bytes) + beside, col_blocks);
     } else {
-      t.of(source_) += read(a_bytes, source_, kc < k ? a_of_k_ * kc : endless);
+      const bool across = g_.trans_a;
+      at_once += across ? pages(kc, real(unit_.mr), g_.m) : pages(real(unit_.mr), kc, g_.k);
+      t.of(source_) += read(a_bytes, source_,
+                            across   ? word_bytes * real(unit_.mr)
+                            : kc < k ? a_of_k_ * kc
+                                     : endless);
       t.of(beyond_l1(a_bytes + beside)) +=
           (col_blocks - 1) * read(a_bytes, beyond_l1(a_bytes + beside));
-      t.core += read(evicted_lines(real(unit_.mr), g_.k, 1) * a_bytes * pn, in_l2);
+      if (!across) t.core += read(evicted_lines(real(unit_.mr), g_.k, 1) * a_bytes * pn, in_l2);
     }
-    blocks(own_b, b_bytes, own_b ? own_b_bytes + a_part : b_bytes, row_blocks);
+    if (!b_in_place) {
+      blocks(own_b, b_bytes, own_b ? own_b_bytes + a_part : b_bytes, row_blocks);
+    } else {
+      at_once += pages(kc, cols, g_.n);
+      t.core += ops(tiles * k_blocks * in_place_ops);
+      t.of(source_) += read(b_bytes, source_, word_bytes * cols);
+      t.of(beyond_l1(b_bytes)) += (row_blocks - 1) * read(b_bytes, beyond_l1(b_bytes));
+    }
+    t.core += page_walks(at_once) * pm * k_blocks * col_blocks * traits_.page_walk;
     const double c_bytes = tiles * tile * word_bytes;
     t.of(source_) += write(c_bytes, source_);
     t.beyond_l2 += dirty(c_bytes);
     const double claims = (own_a || !s_.pack_a ? 0 : pm * col_blocks) +
-                          (own_b || g_.prepack ? 0 : pn * row_blocks * k_blocks);
+                          (own_b || b_in_place || g_.prepack ? 0 : pn * row_blocks * k_blocks);
     const double mean = std::min(1.0, real(a_panels) / real(s_.m_parts) / pm) *
                         std::min(1.0, real(b_panels) / real(s_.n_parts) / pn);
     return of_tasks(real(g_.batch * s_.m_parts * s_.n_parts), t.together() + ops(tile_ops * claims),
@@ -258,7 +278,7 @@ class Model : Costs {
                s_.threads;
   }
   double packing_of_b(bool own, int64_t panels) const {
-    if (g_.prepack && !s_.pack_b) return 0;
+    if (s_.path == Path::unpacked ? !s_.pack_b : g_.prepack) return 0;
     return packing(b_type_, b_of_k_, g_.n, unit_.nr, panels, own, g_.trans_b) +
            decoded(b_type_, b_of_k_, real(g_.batch * g_.n), g_.trans_b) / s_.threads;
   }
@@ -294,8 +314,8 @@ Schedule rounded_formed(const Schedule& s, const UnitProblem& of) {
   r.mc = fit(s.mc, unit.mr, g.m);
   r.nc = fit(s.nc, unit.nr, g.n);
   r.kc = fit(s.kc, std::max(unit.k_together, unit.depth), g.k);
-  r.pack_a = s.pack_a || !reads_a_in_place(g, unit);
-  r.pack_b = s.pack_b;
+  r.pack_a = s.pack_a || !unit.a_in_place;
+  r.pack_b = s.path == Path::unpacked && (s.pack_b || !reads_b_in_place(g, unit));
   r.order = true;  // A micro-panels stay, those of b stream
   r.fixed = s.fixed && s.threads > 1;
   r.m_parts = std::clamp<int64_t>(s.m_parts, 1, div_up(g.m, unit.mr));
@@ -320,8 +340,8 @@ std::optional<std::string> defect_of_formed(const Schedule& s, const UnitProblem
                : fmt::format("path=5 takes 1 to {} rows of a and a b that is contiguous along k",
                              unit.few.limit);
   }
-  if (s.path != Path::packed) {
-    return fmt::format("products by {} have path=4 and path=5", unit.path);
+  if (s.path != Path::packed && s.path != Path::unpacked) {
+    return fmt::format("products by {} have path=3, path=4 and path=5", unit.path);
   }
   if (s.kc < g.k && word_bytes * s.mc * s.nc > workspace_limit / s.threads) {
     return "sums of a block of c exceed the limit of 64 MiB";
@@ -383,7 +403,6 @@ class Search {
 
   void add_packed() {
     Schedule s;
-    s.path = Path::packed;
     s.threads = threads_;
     const int64_t l1 = traits_->l1_bytes, l2 = traits_->l2_bytes;
     const int64_t k = div_up(g_.k, unit_.depth) * unit_.depth;
@@ -407,11 +426,25 @@ class Search {
                        .most_cols = div_up(g_.n, unit_.nr),
                        .threads = threads_};
     const std::vector<Cut>& cuts = cuts_.of(grid, *traits_);
-    // What shares pack for themselves: nothing, a, b; nothing and b beside an a in place.
-    for (const int own : {0, 1, 2, 3, 4}) {
-      s.pack_a = own < 3, s.share_a = own != 1 && s.pack_a, s.pack_b = own == 2 || own == 4;
+    struct Packing {
+      bool packs_a, shares_a;
+      Path path;
+      bool packs_b;
+    };
+    constexpr Packing packings[] = {
+        {true, true, Path::packed, false},    {true, false, Path::packed, false},
+        {true, true, Path::unpacked, true},   {true, true, Path::unpacked, false},
+        {true, false, Path::unpacked, false}, {false, false, Path::packed, false},
+        {false, false, Path::unpacked, true}, {false, false, Path::unpacked, false},
+    };
+    for (const Packing& packing : packings) {
+      s.pack_a = packing.packs_a, s.share_a = packing.shares_a;
+      s.path = packing.path, s.pack_b = packing.packs_b;
       if (s.pack_b && g_.prepack && !grows_) continue;
-      if (!s.pack_a && !reads_a_in_place(g_, unit_)) continue;
+      if (!s.pack_a && !unit_.a_in_place) continue;
+      const bool own_a = s.pack_a && !s.share_a, own_b = s.pack_b;
+      const bool b_in_place = s.path == Path::unpacked && !own_b;
+      if (b_in_place && !reads_b_in_place(g_, unit_)) continue;
       for (const int64_t kc : depths) {
         s.kc = kc;
         s.m_parts = s.n_parts = 1;
@@ -420,11 +453,11 @@ class Search {
         // of c in a quarter, or the thread's own micro-panels of b in half.
         int64_t before = 0;
         for (const int64_t a_bytes : {l2 / 8, l2 / 4, l2 / 2}) {
-          s.mc = std::clamp(a_bytes / bytes(unit_.mr, own == 1 ? k : kc) * unit_.mr, unit_.mr,
+          s.mc = std::clamp(a_bytes / bytes(unit_.mr, own_a ? k : kc) * unit_.mr, unit_.mr,
                             round_up(g_.m, unit_.mr));
           if (std::exchange(before, s.mc) == s.mc) break;
           const int64_t of_sums = l2 / 4 / (word_bytes * std::min(s.mc, g_.m));
-          s.nc = s.pack_b ? l2 / 2 / bytes(1, k)
+          s.nc = own_b    ? l2 / 2 / bytes(1, k)
                  : kc < k ? of_sums
                           : std::max(of_sums, l2 / 4 / bytes(1, kc));
           s.nc = std::max(unit_.nr, s.nc / unit_.nr * unit_.nr);
@@ -497,7 +530,7 @@ UnitProblem UnitProblem::transpose() const {
 
 Gemm formed_by_unit(const Schedule& schedule, const Gemm& g) {
   Gemm product = formed(schedule, g);
-  if (schedule.transposed || schedule.pack_b) product.prepack = false;
+  if (schedule.transposed || schedule.path == Path::unpacked) product.prepack = false;
   return product;
 }
 

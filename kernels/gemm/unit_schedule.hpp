@@ -2,10 +2,11 @@
 // and the choice of one. The fields are those of hwy_schedule.hpp, and these are read:
 //   both      threads; transposed: a and b below have changed places
 //   few_rows  nc: rows of b a task
-//   packed    m_parts, n_parts, static; mc, nc, kc: a block of c and of k;
-//             pack_a=0: rows of a are read in place
-//             share_a=0 and pack_b=1: each share packs the rows of a, or columns of b, that it
-//             uses into its own L2; else all share what any of them packs
+//   packed, unpacked
+//             m_parts, n_parts, static; mc, nc, kc: a block of c and of k
+//             packed: all shares use what any of them packs of b; unpacked: each packs the columns
+//             that it uses into its own L2 (pack_b=1), or reads b in place (pack_b=0)
+//             pack_a, share_a: packed for all, or by each share (share_a=0), or a is read in place
 #pragma once
 
 #include <limits>
@@ -38,8 +39,8 @@ struct UnitProblem {
       : g(gemm), a(of_a), b(of_b), converts(false), threads(most), unit(chosen) {}
 };
 
-// The product that a schedule forms. In c's transpose, and with pack_b=1, a b of prepack=1 is kept
-// as it is stored, and packed in each run like others.
+// The product that a schedule forms. In c's transpose, and with path=3, a b of prepack=1 is kept as
+// it is stored, and packed in each run like others.
 Gemm formed_by_unit(const Schedule& schedule, const Gemm& g);
 
 // With block sizes raised to whole micro-tiles and steps of k, and fields that its path does not
