@@ -69,13 +69,18 @@ void PackDecoded(const PackCall& c) {
   constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(D()));
   const int64_t whole = (c.count + lanes - 1) / lanes * lanes, used = std::min(c.width, whole);
   if (c.inner != 1) {
+    // The hardware does not follow so many rows: what later micro-panels take of them.
+    const int64_t of_row = bytes(c.width), ahead = std::max<int64_t>(256, of_row);
     for (int64_t p = 0; p < c.k; ++p) {
       const std::uint8_t* const row = from + bytes(p * c.inner);
+      const int64_t behind = (c.k - 1 - p) * c.inner + c.count;  // elements from here on
+      for (int64_t at = ahead; at < std::min(ahead + of_row, bytes(behind)); at += 64) {
+        __builtin_prefetch(row + at);
+      }
       float* const to_row = to + p * c.width;
       // Whole vectors if the memory behind them belongs to a or b, and is not yet in the
       // micro-panel.
-      if (Format::heads == 0 && (c.k - 1 - p) * c.inner + c.count >= whole &&
-          p * c.width + whole <= c.k * c.width) {
+      if (Format::heads == 0 && behind >= whole && p * c.width + whole <= c.k * c.width) {
         for (int64_t v = 0; v < whole; v += lanes) {
           hn::StoreU(Format::At(Format::Begin(nullptr), row, v), D(), to_row + v);
         }

@@ -177,8 +177,9 @@ void StoreShort(const StoreJob& job, const SumTile& tile) {
     }
     return;
   }
-  constexpr int64_t most = 128;  // columns at a time
   HWY_ALIGN float values[kShortTile];
+  // Columns at a time: all rows, or runs of at least 128.
+  const int64_t most = std::max<int64_t>(128, kShortTile / tile.at.rows / 16 * 16);
   const int64_t ld = std::min(most, (tile.at.cols + 15) / 16 * 16), together = kShortTile / ld;
   for (int64_t i0 = 0; i0 < tile.at.rows; i0 += together) {
     const int64_t last = std::min(tile.at.rows, i0 + together);

@@ -19,7 +19,9 @@ class PackedProduct final : public UnitProduct {
         steps_of_block_(std::max<int64_t>(1, div_up(s_.kc, unit.depth))),
         k_blocks_(div_up(steps_, steps_of_block_)),
         a_panels_(div_up(g_.m, unit.mr)),
-        b_panels_(div_up(g_.n, unit.nr)) {
+        b_panels_(div_up(g_.n, unit.nr)),
+        tiles_stored_(k_blocks_ > 1 ? 1
+                                    : std::max<int64_t>(1, stored_words / (unit.mr * unit.nr))) {
     if (s_.path == Path::scale) return;
     allocate();
     if (g_.prepack) keep(constants);
@@ -104,7 +106,7 @@ class PackedProduct final : public UnitProduct {
       const int64_t places = g_.prepack ? g_.batch : own_b_ ? s_.threads : together_;
       column_sums_ = workspace(places * k_blocks_ * n_padded());
     }
-    const int64_t sums = k_blocks_ > 1 ? s_.mc * s_.nc : unit_.mr * unit_.nr;
+    const int64_t sums = k_blocks_ > 1 ? s_.mc * s_.nc : unit_.mr * unit_.nr * tiles_stored_;
     totals_at_ = round_up(sums + store_slack, 16);
     allocate_scratch(totals_at_ + round_up(unit_.nr, 16), unit_.mr);
   }
@@ -345,14 +347,65 @@ class PackedProduct final : public UnitProduct {
   void multiply_k(const Share& c, int64_t block) const {
     Later later = later_of(c, block);
     for (int64_t i = c.panel0; i < c.panel1; ++i) {
-      for (int64_t j = c.col0; j < c.col1; ++j) micro_tile(c, block, later, i, j);
+      for (int64_t j = c.col0, end; j < c.col1; j = end) {
+        end = std::min(c.col1, j + tiles_stored_);
+        const int64_t whole = g_.n / unit_.nr;  // these may be c itself
+        if (j < whole) end = std::min(end, whole);
+        multiply_tiles(c, block, later, i, j, end);
+      }
       later.first += later.lines;
     }
   }
 
-  void micro_tile(const Share& c, int64_t block, const Later& later, int64_t i, int64_t j) const {
+  // Micro-tiles [first,last) of a row, sums of which become c together: long rows take less time.
+  void multiply_tiles(const Share& c, int64_t block, const Later& later, int64_t i, int64_t first,
+                      int64_t last) const {
+    const int64_t row = i * unit_.mr, rows = std::min(unit_.mr, g_.m - row);
+    const int64_t col = first * unit_.nr, cols = std::min((last - first) * unit_.nr, g_.n - col);
+    const bool final = block + 1 == k_blocks_, any = unit_.into_c == IntoC::any;
+    const bool into_c =
+        to_c_ && (any || (final && rows == width_of(i) && cols == (last - first) * unit_.nr));
+    // Sums of micro-tiles that wait for the next block of k follow one another.
+    const int64_t tile = unit_.mr * unit_.nr;
+    std::uint32_t* sums = scratch(c.thread);
+    if (k_blocks_ > 1) sums += tile * ((i - c.panel0) * (c.col1 - c.col0) + first - c.col0);
+    const int64_t ld = (last - first) * unit_.nr;
+    for (int64_t j = first; j < last; ++j) {
+      if (final && !s_.transposed) {
+        const int64_t begin = j * unit_.nr;
+        const Rectangle tile_of_c{c.batch, row, begin, rows, std::min(unit_.nr, g_.n - begin)};
+        fetch<true>(store_job_->c, tile_of_c);
+        fetch<false>(store_job_->residual, tile_of_c);
+      }
+      micro_tile(c, block, later, i, j, into_c, sums + (j - first) * unit_.nr, ld);
+    }
+    if (!final) return;
+    const Rectangle at{c.batch, row, col, rows, cols};
+    if (!into_c) {
+      store(at, sums, ld, needs_column_sums() ? totals(c, first) : nullptr);
+    } else if (store_job_->has_epilogue) {
+      store_job_->apply(store_job_->epilogue, at);
+    }
+  }
+
+  // Rows of c and of the residual lie far apart, which the hardware prefetcher does not follow.
+  template <bool writes>
+  static void fetch(const View& view, const Rectangle& at) {
+    if (view.data == nullptr) return;
+    const auto bytes = static_cast<int64_t>(size_of(view.dtype));
+    for (int64_t i = 0; i < at.rows; ++i) {
+      const int64_t place = at.batch * view.strides[0] + (at.row + i) * view.strides[1] + at.col;
+      const auto* const row = static_cast<const std::byte*>(view.data) + place * bytes;
+      for (int64_t b = 0; b < at.cols * bytes; b += words_of_line * word_bytes) {
+        __builtin_prefetch(row + b, writes);
+      }
+    }
+  }
+
+  void micro_tile(const Share& c, int64_t block, const Later& later, int64_t i, int64_t j,
+                  bool into_c, std::uint32_t* sums, int64_t ld) const {
     const int64_t step = block * steps_of_block_, width = width_of(i);
-    const bool in_parts = k_blocks_ > 1, last = block + 1 == k_blocks_;
+    const bool in_parts = k_blocks_ > 1, any = unit_.into_c == IntoC::any;
     const int64_t row = i * unit_.mr, rows = std::min(unit_.mr, g_.m - row);
     const int64_t col = j * unit_.nr, cols = std::min(unit_.nr, g_.n - col);
     MicroCall call{};
@@ -378,8 +431,6 @@ class PackedProduct final : public UnitProduct {
       call.later = b_panel(c, panel) + block_offset(later.block) + later.first * words_of_line;
       call.later_lines = std::min(later.lines, later.all - later.first);
     }
-    const bool any = unit_.into_c == IntoC::any;
-    const bool into_c = to_c_ && (any || (last && rows == width && cols == unit_.nr));
     if (into_c) call.to = c_at(c.batch, row, col), call.to_ld = store_job_->c.strides[1];
     if (into_c && (any || !in_parts)) {
       call.sums = call.to, call.ld = call.to_ld;
@@ -393,23 +444,11 @@ class PackedProduct final : public UnitProduct {
         call.add = true;
       }
     } else {
-      // Sums of a micro-tile lie side by side; the next micro-tile's follow those of this one.
-      const int64_t tile = unit_.mr * unit_.nr;
-      call.sums = scratch(c.thread), call.ld = unit_.nr;
-      if (in_parts) {
-        call.sums += tile * ((i - c.panel0) * (c.col1 - c.col0) + j - c.col0);
-        call.next_sums = call.sums + tile;
-      }
+      call.sums = sums, call.ld = ld;
+      if (in_parts) call.next_sums = sums + unit_.mr * unit_.nr;
       if (!into_c) call.to = call.sums, call.to_ld = call.ld;
     }
     unit_.micro(call);
-    if (!last) return;
-    const Rectangle at{c.batch, row, col, rows, cols};
-    if (!into_c) {
-      store(at, call.sums, call.ld, needs_column_sums() ? totals(c, j) : nullptr);
-    } else if (store_job_->has_epilogue) {
-      store_job_->apply(store_job_->epilogue, at);
-    }
   }
 
   std::uint32_t* c_at(int64_t batch, int64_t row, int64_t col) const {
@@ -430,7 +469,10 @@ class PackedProduct final : public UnitProduct {
     return to;
   }
 
+  // Sums that become c together stay in L1.
+  static constexpr int64_t stored_words = 2048;
   const int64_t steps_, steps_of_block_, k_blocks_, a_panels_, b_panels_;
+  const int64_t tiles_stored_;  // micro-tiles of which sums become c together
   bool own_a_ = false, own_b_ = false, b_in_place_ = false;
   bool to_c_ = false;  // sums need nothing to become c: micro-tiles that may be are stored there
   int64_t a_panels_of_piece_ = 1, b_panels_of_piece_ = 1;
