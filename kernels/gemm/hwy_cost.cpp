@@ -186,7 +186,7 @@ double Model::micro_kernels(const Share& sh, bool b_in_place) const {
 // a and b: read once in place, and again from the level that contains them then. With m innermost a
 // B micro-panel meets all A micro-panels of a block, with n innermost the other way.
 void Model::add_operands(const Share& sh, Times& t) const {
-  const bool in_place = s_.path == Path::unpacked && !s_.pack_b;
+  const bool in_place = s_.b_in_place();
   const double a_bytes = 4 * sh.m * sh.k, b_bytes = 4 * sh.k * sh.n;
   const bool a_along_k = !g_.trans_a, a_across = !s_.pack_a && !a_along_k;
   // Across micro-tiles each of its steps is in a line of its own.
@@ -257,7 +257,7 @@ void Model::add_operands(const Share& sh, Times& t) const {
 // of them than are translated at once, each takes a walk of the page tables. Packed operands lie in
 // huge pages.
 void Model::add_pages(const Share& sh, Times& t) const {
-  const bool b_in_place = s_.path == Path::unpacked && !s_.pack_b;
+  const bool b_in_place = s_.b_in_place();
   const bool a_along_k = !g_.trans_a;
   const auto of_a = [&](double rows) {
     return a_along_k ? pages(rows, sh.kc, g_.k) : pages(sh.kc, rows, g_.m);

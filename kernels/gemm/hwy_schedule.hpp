@@ -61,6 +61,11 @@ struct Schedule {
   std::int64_t m_parts = 1, n_parts = 1, k_parts = 1;  // tasks: shares of m, n and k
   std::int64_t batch_parts = 1;  // unpacked: tasks' shares of the batches; packed: phases'
 
+  // What a share does with b, and units with a.
+  bool own_a() const { return pack_a && !share_a; }
+  bool own_b() const { return path == Path::unpacked && pack_b; }
+  bool b_in_place() const { return path == Path::unpacked && !pack_b; }
+
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 

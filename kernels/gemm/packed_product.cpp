@@ -71,10 +71,9 @@ class PackedProduct final : public UnitProduct {
   void allocate() {
     const int64_t of_a = a_panels_ * a_panel_words(), of_b = b_panels_ * b_panel_words();
     pack_together(of_a + of_b);
-    own_a_ = s_.pack_a && !s_.share_a;
     if (!s_.pack_a) {
       // Rows are read where they are.
-    } else if (own_a_) {
+    } else if (s_.own_a()) {
       own_a_words_ = round_up(s_.mc * unit_.words * steps_, page_words);
       a_memory_ = workspace(own_a_words_ * s_.threads);
     } else {
@@ -88,9 +87,7 @@ class PackedProduct final : public UnitProduct {
       a_pieces_ = SharedPieces(together_ * a_pieces(), s_.threads);
     }
     owned_.resize(static_cast<std::size_t>(s_.threads));
-    own_b_ = s_.path == Path::unpacked && s_.pack_b;
-    b_in_place_ = s_.path == Path::unpacked && !s_.pack_b;
-    if (own_b_) {
+    if (s_.own_b()) {
       own_b_words_ = round_up(div_up(s_.nc, unit_.nr) * b_panel_words(), page_words);
       b_memory_ = workspace(own_b_words_ * s_.threads);
     } else if (packs_b_together()) {
@@ -103,7 +100,7 @@ class PackedProduct final : public UnitProduct {
     }
     workspace_bytes_ += a_pieces_.bytes() + b_pieces_.bytes();
     if (needs_column_sums()) {
-      const int64_t places = g_.prepack ? g_.batch : own_b_ ? s_.threads : together_;
+      const int64_t places = g_.prepack ? g_.batch : s_.own_b() ? s_.threads : together_;
       column_sums_ = workspace(places * k_blocks_ * n_padded());
     }
     const int64_t sums = k_blocks_ > 1 ? s_.mc * s_.nc : unit_.mr * unit_.nr * tiles_stored_;
@@ -164,7 +161,7 @@ class PackedProduct final : public UnitProduct {
     return static_cast<std::int32_t*>(column_sums_.data()) +
            (place * k_blocks_ + block) * n_padded() + panel * unit_.nr;
   }
-  bool packs_b_together() const { return !own_b_ && !b_in_place_ && !g_.prepack; }
+  bool packs_b_together() const { return !s_.own_b() && !s_.b_in_place() && !g_.prepack; }
   // Micro-panels of b that all threads share, of prepack=1 or of a run.
   std::uint32_t* shared_b() const {
     return g_.prepack ? reinterpret_cast<std::uint32_t*>(kept_.get()) : at(b_memory_, 0);
@@ -226,7 +223,7 @@ class PackedProduct final : public UnitProduct {
       c.next_col = next < share.col1 ? next : j;
       multiply_block(c);
     };
-    if (own_a_) {
+    if (s_.own_a()) {
       for (int64_t i = share.panel0; i < share.panel1; i += rows) {
         for (int64_t j = share.col0; j < share.col1; j += cols) {
           const bool last = j + cols >= share.col1;
@@ -243,12 +240,12 @@ class PackedProduct final : public UnitProduct {
   }
 
   void multiply_block(const Share& c) {
-    if (own_a_) {
+    if (s_.own_a()) {
       pack_own_a(c);
     } else if (s_.pack_a) {
       need_a(c);
     }
-    if (own_b_) pack_own_b(c);
+    if (s_.own_b()) pack_own_b(c);
     for (int64_t block = 0; block < k_blocks_; ++block) {
       if (packs_b_together()) need_b(c, block);
       multiply_k(c, block);
@@ -308,13 +305,15 @@ class PackedProduct final : public UnitProduct {
   }
 
   const std::uint32_t* a_panel(const Share& c, int64_t panel) const {
-    if (!own_a_) return shared_a(c.place, panel);
+    if (!s_.own_a()) return shared_a(c.place, panel);
     return at(a_memory_, c.thread * own_a_words_ + (panel - c.panel0) * a_panel_words());
   }
   // The place of b, and of its sums of columns, where threads share them.
   int64_t shared_place(const Share& c) const { return g_.prepack ? c.batch : c.place; }
   const std::uint32_t* b_panel(const Share& c, int64_t panel) const {
-    if (own_b_) return at(b_memory_, c.thread * own_b_words_ + (panel - c.col0) * b_panel_words());
+    if (s_.own_b()) {
+      return at(b_memory_, c.thread * own_b_words_ + (panel - c.col0) * b_panel_words());
+    }
     return shared_b() + (shared_place(c) * b_panels_ + panel) * b_panel_words();
   }
 
@@ -328,7 +327,7 @@ class PackedProduct final : public UnitProduct {
   Later later_of(const Share& c, int64_t block) const {
     Later later{.col = c.col0, .block = block + 1};
     if (later.block == k_blocks_) later = {.col = c.next_col};
-    if (own_b_ || b_in_place_ || (later.col == c.col0 && later.block == block)) return {};
+    if (s_.own_b() || s_.b_in_place() || (later.col == c.col0 && later.block == block)) return {};
     if (!g_.prepack) {
       const int64_t place = (c.place * k_blocks_ + later.block) * b_pieces();
       const int64_t end = std::min(b_panels_, later.col + c.col1 - c.col0);
@@ -416,7 +415,7 @@ class PackedProduct final : public UnitProduct {
       call.a = reinterpret_cast<const std::uint32_t*>(a_.at(c.batch, row, step));
       call.a_in_place = true, call.a_row = a_.outer, call.a_step = a_.inner;
     }
-    if (!b_in_place_) {
+    if (!s_.b_in_place()) {
       call.b = b_panel(c, j) + block_offset(block);
     } else {
       call.b = reinterpret_cast<const std::uint32_t*>(b_.at(c.batch, col, step));
@@ -458,7 +457,7 @@ class PackedProduct final : public UnitProduct {
 
   // Sums of the columns of a micro-panel of b over all of k.
   const std::int32_t* totals(const Share& c, int64_t panel) const {
-    const int64_t place = own_b_ ? c.thread : shared_place(c);
+    const int64_t place = s_.own_b() ? c.thread : shared_place(c);
     if (k_blocks_ == 1) return sums_of_columns(place, 0, panel);
     auto* const to = reinterpret_cast<std::int32_t*>(scratch(c.thread) + totals_at_);
     std::copy_n(sums_of_columns(place, 0, panel), unit_.nr, to);
@@ -473,7 +472,6 @@ class PackedProduct final : public UnitProduct {
   static constexpr int64_t stored_words = 2048;
   const int64_t steps_, steps_of_block_, k_blocks_, a_panels_, b_panels_;
   const int64_t tiles_stored_;  // micro-tiles of which sums become c together
-  bool own_a_ = false, own_b_ = false, b_in_place_ = false;
   bool to_c_ = false;  // sums need nothing to become c: micro-tiles that may be are stored there
   int64_t a_panels_of_piece_ = 1, b_panels_of_piece_ = 1;
   int64_t own_a_words_ = 0, own_b_words_ = 0;

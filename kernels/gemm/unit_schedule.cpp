@@ -33,6 +33,8 @@ constexpr double few_columns = 4;
 constexpr double each_op = 5, few_sum_ops = 12;
 // Nothing prefetches the first steps of a micro-panel that is read where b is stored.
 constexpr double in_place_ops = 400;
+// The part of L2 that pages of 4 KiB can use, which lie anywhere; packed operands have huge pages.
+constexpr double pages_l2 = 0.5;
 
 // Of an element: as it is stored, and in a micro-panel of b.
 double bytes_of_k(const NumberFormat& type) {
@@ -66,10 +68,14 @@ class Model : Costs {
         b_of_k_(b_bytes_of_k(unit_)),
         // A b that is packed as it is stored need not be decoded.
         decodes_(bytes_of_k(b_type_) != b_of_k_) {
-    const double stored =
-        real(g_.k) * (bytes_of_k(a_type_) * real(g_.m) + bytes_of_k(b_type_) * real(g_.n)) +
-        word_bytes * real(g_.m) * real(g_.n);
-    source_ = beyond_l1(real(g_.batch) * stored / s_.threads);
+    // Of an operand in place a thread reads what its tasks do, which share columns first.
+    const double each = 1.0 / s_.threads, cols = std::max(1 / real(g_.batch * s_.n_parts), each);
+    const double of_a = s_.path != Path::few_rows && !s_.pack_a ? std::min(1.0, each / cols) : each;
+    const double of_b = s_.b_in_place() ? cols : each;
+    const double stored = real(g_.k) * (bytes_of_k(a_type_) * real(g_.m) * of_a +
+                                        bytes_of_k(b_type_) * real(g_.n) * of_b) +
+                          word_bytes * real(g_.m) * real(g_.n) * each;
+    source_ = beyond_l1(real(g_.batch) * stored);
   }
 
   double seconds() const {
@@ -85,10 +91,10 @@ class Model : Costs {
   };
   Least least() const {
     const int64_t a_panels = div_up(g_.m, unit_.mr), b_panels = div_up(g_.n, unit_.nr);
-    const bool own_a = s_.pack_a && !s_.share_a, own_b = s_.pack_b;
-    const double of_a = packing_of_a(own_a, a_panels), of_b = packing_of_b(own_b, b_panels);
-    return {begin() + ops(setup_ops) + (own_a ? 0 : of_a) + (own_b ? 0 : of_b), own_a ? of_a : 0,
-            own_b ? of_b : 0, real(g_.batch) * micro_kernels(real(a_panels), real(b_panels))};
+    const double of_a = packing_of_a(a_panels), of_b = packing_of_b(b_panels);
+    return {begin() + ops(setup_ops) + (s_.own_a() ? 0 : of_a) + (s_.own_b() ? 0 : of_b),
+            s_.own_a() ? of_a : 0, s_.own_b() ? of_b : 0,
+            real(g_.batch) * micro_kernels(real(a_panels), real(b_panels))};
   }
 
  private:
@@ -187,10 +193,9 @@ class Model : Costs {
     (unit_.loads_first ? t.core : t.within_l2) += tiles * k_blocks * loads;
     // A block that L2 does not hold comes from beyond for each A micro-panel, not only the first.
     const double panels = std::min(std::ceil(real(s_.mc) / real(unit_.mr)), pm);
-    const bool own_b = s_.pack_b, b_in_place = s_.path == Path::unpacked && !own_b;
     const double cols = std::min(real(s_.nc), real(g_.n));
-    // Rows in place may meet in few sets of L2, and need a page each.
-    const double b_l2 = b_in_place ? usable(l2_way(), g_.n, cols) : 1;
+    // Rows in place may meet in few sets of L2; their pages lie anywhere.
+    const double b_l2 = s_.b_in_place() ? pages_l2 * usable(l2_way(), g_.n, cols) : 1;
     if (const Level b_at = beyond_l1((block + a_part) / b_l2); b_at > in_l2) {
       t.of(b_at) += (1 - 1 / panels) * tiles * k_blocks * read(b_part, b_at);
     }
@@ -204,7 +209,7 @@ class Model : Costs {
     const double b_bytes = pn * real(unit_.nr) * b_of_k_ * k;
     const double row_blocks = std::ceil(pm * real(unit_.mr) / real(s_.mc));
     const double col_blocks = std::ceil(pn * real(unit_.nr) / real(s_.nc));
-    const bool own_a = s_.pack_a && !s_.share_a;
+    const bool own_a = s_.own_a(), own_b = s_.own_b();
     const double own_a_bytes = std::min(a_bytes, real(s_.mc) * a_of_k_ * k);
     const double own_b_bytes = std::min(b_bytes, real(s_.nc) * b_of_k_ * k);
     const auto blocks = [&](bool own, double bytes, double reused, double times) {
@@ -231,7 +236,7 @@ class Model : Costs {
           (col_blocks - 1) * read(a_bytes, beyond_l1(a_bytes + beside));
       if (!across) t.core += read(evicted_lines(real(unit_.mr), g_.k, 1) * a_bytes * pn, in_l2);
     }
-    if (!b_in_place) {
+    if (!s_.b_in_place()) {
       blocks(own_b, b_bytes, own_b ? own_b_bytes + a_part : b_bytes, row_blocks);
     } else {
       at_once += pages(kc, cols, g_.n);
@@ -244,13 +249,13 @@ class Model : Costs {
     t.of(source_) += write(c_bytes, source_);
     t.beyond_l2 += dirty(c_bytes);
     const double claims = (own_a || !s_.pack_a ? 0 : pm * col_blocks) +
-                          (own_b || b_in_place || g_.prepack ? 0 : pn * row_blocks * k_blocks);
+                          (own_b || s_.b_in_place() || g_.prepack ? 0 : pn * row_blocks * k_blocks);
     const double mean = std::min(1.0, real(a_panels) / real(s_.m_parts) / pm) *
                         std::min(1.0, real(b_panels) / real(s_.n_parts) / pn);
     return of_tasks(real(g_.batch * s_.m_parts * s_.n_parts), t.together() + ops(tile_ops * claims),
                     mean) +
-           ops(setup_ops) + packing_of_a(own_a, a_panels) * (own_a ? real(s_.n_parts) : 1) +
-           packing_of_b(own_b, b_panels) * (own_b ? real(s_.m_parts) : 1);
+           ops(setup_ops) + packing_of_a(a_panels) * (own_a ? real(s_.n_parts) : 1) +
+           packing_of_b(b_panels) * (own_b ? real(s_.m_parts) : 1);
   }
 
   // All threads' packing, beside which nothing is multiplied: so many times, by so many at once:
@@ -270,16 +275,16 @@ class Model : Costs {
                     ops((own ? tile_ops : setup_ops) * real(panels)) + (own ? 0 : taken(packed)) +
                     (to > in_l2 ? packed / rates_.write[in_memory] : 0));
   }
-  double packing_of_a(bool own, int64_t panels) const {
+  double packing_of_a(int64_t panels) const {
     if (!s_.pack_a) return 0;
     const double rows = real(g_.batch * g_.m);
-    return packing(a_type_, a_of_k_, g_.m, unit_.mr, panels, own, !g_.trans_a) +
+    return packing(a_type_, a_of_k_, g_.m, unit_.mr, panels, s_.own_a(), !g_.trans_a) +
            (converts_ ? converted(rows) : decoded(a_type_, a_of_k_, rows, !g_.trans_a)) /
                s_.threads;
   }
-  double packing_of_b(bool own, int64_t panels) const {
-    if (s_.path == Path::unpacked ? !s_.pack_b : g_.prepack) return 0;
-    return packing(b_type_, b_of_k_, g_.n, unit_.nr, panels, own, g_.trans_b) +
+  double packing_of_b(int64_t panels) const {
+    if (s_.b_in_place() || (g_.prepack && !s_.own_b())) return 0;
+    return packing(b_type_, b_of_k_, g_.n, unit_.nr, panels, s_.own_b(), g_.trans_b) +
            decoded(b_type_, b_of_k_, real(g_.batch * g_.n), g_.trans_b) / s_.threads;
   }
 
@@ -442,9 +447,7 @@ class Search {
       s.path = packing.path, s.pack_b = packing.packs_b;
       if (s.pack_b && g_.prepack && !grows_) continue;
       if (!s.pack_a && !unit_.a_in_place) continue;
-      const bool own_a = s.pack_a && !s.share_a, own_b = s.pack_b;
-      const bool b_in_place = s.path == Path::unpacked && !own_b;
-      if (b_in_place && !reads_b_in_place(g_, unit_)) continue;
+      if (s.b_in_place() && !reads_b_in_place(g_, unit_)) continue;
       for (const int64_t kc : depths) {
         s.kc = kc;
         s.m_parts = s.n_parts = 1;
@@ -453,13 +456,13 @@ class Search {
         // of c in a quarter, or the thread's own micro-panels of b in half.
         int64_t before = 0;
         for (const int64_t a_bytes : {l2 / 8, l2 / 4, l2 / 2}) {
-          s.mc = std::clamp(a_bytes / bytes(unit_.mr, own_a ? k : kc) * unit_.mr, unit_.mr,
+          s.mc = std::clamp(a_bytes / bytes(unit_.mr, s.own_a() ? k : kc) * unit_.mr, unit_.mr,
                             round_up(g_.m, unit_.mr));
           if (std::exchange(before, s.mc) == s.mc) break;
           const int64_t of_sums = l2 / 4 / (word_bytes * std::min(s.mc, g_.m));
-          s.nc = own_b    ? l2 / 2 / bytes(1, k)
-                 : kc < k ? of_sums
-                          : std::max(of_sums, l2 / 4 / bytes(1, kc));
+          s.nc = s.own_b() ? l2 / 2 / bytes(1, k)
+                 : kc < k  ? of_sums
+                           : std::max(of_sums, l2 / 4 / bytes(1, kc));
           s.nc = std::max(unit_.nr, s.nc / unit_.nr * unit_.nr);
           add_shares(s, cuts, least);
         }
@@ -474,7 +477,7 @@ class Search {
                          traits_->many.write[in_memory];
     for (const Cut& cut : cuts) {
       // rounded() shares such an a.
-      if (s.pack_a && !s.share_a && of_.converts && cut.n_parts > 1) continue;
+      if (s.own_a() && of_.converts && cut.n_parts > 1) continue;
       const double to_all = least.before + least.tasks * cut.last;
       if (found_.needless(to_all)) break;
       if (found_.needless(to_all + least.of_n_part * real(cut.n_parts) +
