@@ -356,7 +356,7 @@ class PackedProduct final : public UnitProduct {
     }
   }
 
-  // Micro-tiles [first,last) of a row, sums of which become c together: long rows take less time.
+  // Micro-tiles [first,last) of a row. Their sums become c together, as long rows take less time.
   void multiply_tiles(const Share& c, int64_t block, const Later& later, int64_t i, int64_t first,
                       int64_t last) const {
     const int64_t row = i * unit_.mr, rows = std::min(unit_.mr, g_.m - row);
@@ -471,7 +471,7 @@ class PackedProduct final : public UnitProduct {
   // Sums that become c together stay in L1.
   static constexpr int64_t stored_words = 2048;
   const int64_t steps_, steps_of_block_, k_blocks_, a_panels_, b_panels_;
-  const int64_t tiles_stored_;  // micro-tiles of which sums become c together
+  const int64_t tiles_stored_;  // micro-tiles that become c together
   bool to_c_ = false;  // sums need nothing to become c: micro-tiles that may be are stored there
   int64_t a_panels_of_piece_ = 1, b_panels_of_piece_ = 1;
   int64_t own_a_words_ = 0, own_b_words_ = 0;
