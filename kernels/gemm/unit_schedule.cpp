@@ -212,9 +212,11 @@ class Model : Costs {
     const bool own_a = s_.own_a(), own_b = s_.own_b();
     const double own_a_bytes = std::min(a_bytes, real(s_.mc) * a_of_k_ * k);
     const double own_b_bytes = std::min(b_bytes, real(s_.nc) * b_of_k_ * k);
-    const auto blocks = [&](bool own, double bytes, double reused, double times) {
+    // Shared ones are read first where all of them fit.
+    const auto blocks = [&](bool own, double bytes, double reused, double times, double all) {
       const Level again = beyond_l1(reused);
-      const Level first = own || s_.threads == 1 ? again : std::max(in_l3, again);
+      const Level first =
+          own ? again : std::max({s_.threads > 1 ? in_l3 : in_l2, again, beyond_l1(all)});
       t.of(first) += read(bytes, first);
       t.of(again) += (times - 1) * read(bytes, again);
     };
@@ -222,9 +224,11 @@ class Model : Costs {
     const double sums = std::min(real(s_.mc), pm * real(unit_.mr)) *
                         std::min(real(s_.nc), pn * real(unit_.nr)) * word_bytes;
     const double beside = (unit_.loads_first ? 2 : 1) * block + (k_blocks > 1 ? sums : 0);
+    const double each = real(g_.batch) / s_.threads;
     double at_once = 0;
     if (s_.pack_a) {
-      blocks(own_a, a_bytes, (own_a ? own_a_bytes : a_bytes) + beside, col_blocks);
+      blocks(own_a, a_bytes, (own_a ? own_a_bytes : a_bytes) + beside, col_blocks,
+             each * real(a_panels * unit_.mr) * a_of_k_ * k);
     } else {
       const bool across = g_.trans_a;
       at_once += across ? pages(kc, real(unit_.mr), g_.m) : pages(real(unit_.mr), kc, g_.k);
@@ -237,7 +241,8 @@ class Model : Costs {
       if (!across) t.core += read(evicted_lines(real(unit_.mr), g_.k, 1) * a_bytes * pn, in_l2);
     }
     if (!s_.b_in_place()) {
-      blocks(own_b, b_bytes, own_b ? own_b_bytes + a_part : b_bytes, row_blocks);
+      blocks(own_b, b_bytes, own_b ? own_b_bytes + a_part : b_bytes, row_blocks,
+             each * real(b_panels * unit_.nr) * b_of_k_ * k);
     } else {
       at_once += pages(kc, cols, g_.n);
       t.core += ops(tiles * k_blocks * in_place_ops);
