@@ -14,6 +14,8 @@
 #include "generated_catalogue.hpp"
 #include "kernels/gemm/hwy_cost.hpp"
 #include "kernels/gemm/hwy_floats.hpp"
+#include "kernels/gemm/hwy_units.hpp"
+#include "kernels/gemm/unit_schedule.hpp"
 #include "tests/gemm_ways.hpp"
 
 using namespace rooflane;
@@ -251,6 +253,25 @@ TEST_CASE("the model: rows in place that meet in a set of L1 with fewer ways evi
   CHECK(twelve_rows("m=8,n=768,k=3088,trans_b=1") < 1.05);
   t.l1_bytes = 48 << 10;  // 12 ways
   CHECK(twelve_rows("m=8,n=768,k=3072,trans_b=1") < 1.05);
+}
+
+TEST_CASE(
+    "the model: packed weights beyond the caches come from memory, however small a task's share") {
+  Traits t = derived_traits(machine(), isa_targets().front(), 2);
+  t.l3_bytes = 32 << 20;
+  const Problem problem = gemm_problem("m=8,n=4096,k=4096,trans_b=1,prepack=1,b_type=q4_0");
+  Environment env;
+  env.isa = isa_targets().front();
+  env.threads = 2;
+  const gemm::Unit unit =
+      gemm::fma_unit(problem.dtype("a_type"), problem.dtype("b_type"), resolve_isa(env.isa));
+  const gemm::UnitProblem of(problem, env, unit);
+  Schedule s;
+  s.path = Path::packed;
+  s.threads = 2, s.n_parts = 8;
+  s.mc = unit.mr, s.nc = 4096, s.kc = 4096;
+  constexpr double bytes = 4.0 * 4096 * 4096;
+  CHECK(gemm::predict(gemm::rounded(s, of), of, t) > bytes / 2 / t.many.read[in_memory]);
 }
 
 TEST_CASE("a single column is a row of the transpose, whose operands lie as they did") {
