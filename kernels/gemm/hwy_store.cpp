@@ -40,13 +40,6 @@ HWY_INLINE VF LoadReals(DType type, const std::byte* row, int64_t j, const Loade
                           : VF(hc::Short<BFloat16>::Load(d, d16, from));
 }
 
-// Without a division by the block: c, c0 and the residual have none.
-HWY_INLINE const std::byte* RowOf(const View& view, const Rectangle& at, int64_t i) {
-  const int64_t place = at.batch * view.strides[0] + (at.row + i) * view.strides[1] + at.col;
-  return static_cast<const std::byte*>(view.data) +
-         place * static_cast<int64_t>(view.dtype->block_bytes);
-}
-
 // Floats of a tile of c of 16 bits that lie in L1 together.
 constexpr int64_t kShortTile = 2048;
 
@@ -76,7 +69,7 @@ void FormRowsOf(const StoreJob& job, const SumTile& tile, const Rows& rows) {
   const float* const column_scale = tile.column_scale;
   const DType c0_type = job.c0.dtype;
   for (int64_t i = rows.first; i < rows.last; ++i) {
-    const std::byte* const c0 = adds ? RowOf(job.c0, tile.at, i) : nullptr;
+    const std::byte* const c0 = adds ? row_of(job.c0, tile.at, i) : nullptr;
     float* const to = rows.to + (i - rows.first) * rows.ld;
     const bool by_row = scaled && integers && tile.row_scale != nullptr;
     const VF row_scale = by_row ? VF(hn::Set(d, tile.row_scale[i])) : one;
@@ -121,7 +114,7 @@ void FormRows(const StoreJob& job, const SumTile& tile, const Rows& rows) {
 
 void StoreIntegers(const StoreJob& job, const SumTile& tile) {
   for (int64_t i = 0; i < tile.at.rows; ++i) {
-    auto* const c = const_cast<std::byte*>(RowOf(job.c, tile.at, i));
+    auto* const c = const_cast<std::byte*>(row_of(job.c, tile.at, i));
     if (tile.sums == nullptr) {
       std::fill_n(reinterpret_cast<std::int32_t*>(c), tile.at.cols, 0);
       continue;
@@ -151,7 +144,7 @@ void FollowFloats(const StoreJob& job, const SumTile& tile, const Rows& rows) {
   epilogue.c = {ElementZero(rows.to, place), 0, rows.ld};
   if (job.residual.data != nullptr) {
     for (int64_t i = 0; i < at.rows; ++i) {
-      const std::byte* const from = RowOf(job.residual, tile.at, rows.first + i);
+      const std::byte* const from = row_of(job.residual, tile.at, rows.first + i);
       ForVectors(at.cols, [&](int64_t j, const auto& loader) HWY_ATTR {
         const VF value =
             LoadReals(job.residual.dtype, from, rows.j0 + j, loader, rows.j0 + at.cols);
@@ -167,7 +160,7 @@ void FollowFloats(const StoreJob& job, const SumTile& tile, const Rows& rows) {
 template <class T>
 void StoreShort(const StoreJob& job, const SumTile& tile) {
   const auto row_of_c = [&](int64_t i) {
-    return reinterpret_cast<T*>(const_cast<std::byte*>(RowOf(job.c, tile.at, i)));
+    return reinterpret_cast<T*>(const_cast<std::byte*>(row_of(job.c, tile.at, i)));
   };
   if (tile.sums != nullptr && !tile.integers && tile.column_scale == nullptr && job.alpha == 1 &&
       job.c0.data == nullptr && !job.has_epilogue) {  // sums as they are
@@ -198,7 +191,7 @@ void StoreTile(const StoreJob& job, const SumTile& tile) {
   if (job.c.dtype == &int32) return StoreIntegers(job, tile);
   if (job.c.dtype == &float16) return StoreShort<Float16>(job, tile);
   if (job.c.dtype == &bfloat16) return StoreShort<BFloat16>(job, tile);
-  auto* const c = reinterpret_cast<float*>(const_cast<std::byte*>(RowOf(job.c, tile.at, 0)));
+  auto* const c = reinterpret_cast<float*>(const_cast<std::byte*>(row_of(job.c, tile.at, 0)));
   FormRows(job, tile, {0, tile.at.rows, 0, tile.at.cols, c, job.c.strides[1]});
   if (job.has_epilogue) job.apply(job.epilogue, tile.at);
 }

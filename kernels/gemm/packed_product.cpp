@@ -370,12 +370,6 @@ class PackedProduct final : public UnitProduct {
     if (k_blocks_ > 1) sums += tile * ((i - c.panel0) * (c.col1 - c.col0) + first - c.col0);
     const int64_t ld = (last - first) * unit_.nr;
     for (int64_t j = first; j < last; ++j) {
-      if (final && !s_.transposed) {
-        const int64_t begin = j * unit_.nr;
-        const Rectangle tile_of_c{c.batch, row, begin, rows, std::min(unit_.nr, g_.n - begin)};
-        fetch<true>(store_job_->c, tile_of_c);
-        fetch<false>(store_job_->residual, tile_of_c);
-      }
       micro_tile(c, block, later, i, j, into_c, sums + (j - first) * unit_.nr, ld);
     }
     if (!final) return;
@@ -391,11 +385,10 @@ class PackedProduct final : public UnitProduct {
   template <bool writes>
   static void fetch(const View& view, const Rectangle& at) {
     if (view.data == nullptr) return;
-    const auto bytes = static_cast<int64_t>(size_of(view.dtype));
+    const int64_t bytes = at.cols * static_cast<int64_t>(size_of(view.dtype));
     for (int64_t i = 0; i < at.rows; ++i) {
-      const int64_t place = at.batch * view.strides[0] + (at.row + i) * view.strides[1] + at.col;
-      const auto* const row = static_cast<const std::byte*>(view.data) + place * bytes;
-      for (int64_t b = 0; b < at.cols * bytes; b += words_of_line * word_bytes) {
+      const std::byte* const row = row_of(view, at, i);
+      for (int64_t b = 0; b < bytes; b += words_of_line * word_bytes) {
         __builtin_prefetch(row + b, writes);
       }
     }
@@ -407,6 +400,11 @@ class PackedProduct final : public UnitProduct {
     const bool in_parts = k_blocks_ > 1, any = unit_.into_c == IntoC::any;
     const int64_t row = i * unit_.mr, rows = std::min(unit_.mr, g_.m - row);
     const int64_t col = j * unit_.nr, cols = std::min(unit_.nr, g_.n - col);
+    if (block + 1 == k_blocks_ && !s_.transposed) {
+      const Rectangle at{c.batch, row, col, rows, cols};
+      fetch<true>(store_job_->c, at);
+      fetch<false>(store_job_->residual, at);
+    }
     MicroCall call{};
     call.steps = std::min(steps_of_block_, steps_ - step);
     if (s_.pack_a) {

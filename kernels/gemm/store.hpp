@@ -3,6 +3,7 @@
 // micro-kernels store in registers (hwy_micro-inl.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/variant.hpp"
@@ -10,6 +11,14 @@
 #include "kernels/gemm/hwy_epilogue.hpp"
 
 namespace rooflane::gemm {
+
+// Where row i of a tile of c, c0 or the residual begins. Without a division by the block: these
+// have none.
+inline const std::byte* row_of(const View& view, const Rectangle& at, std::int64_t i) {
+  const std::int64_t place = at.batch * view.strides[0] + (at.row + i) * view.strides[1] + at.col;
+  return static_cast<const std::byte*>(view.data) +
+         place * static_cast<std::int64_t>(view.dtype->block_bytes);
+}
 
 // A tile of sums and what they stand for: sum(i,j) · row_scale[i] · column_scale[j].
 struct SumTile {
