@@ -185,7 +185,7 @@ TEST_CASE("few rows stream weights of every format") {
         // a of so small a k fits into the 48 KiB of local memory that NVIDIA's OpenCL offers.
         {"fp32", "gemm:m=8,n=33,k=768,a_type=f16,b_type=q4_0,trans_b=1", streams},
         {"fp32", "gemm:m=5,n=17,k=520,b_type=bf16,trans_b=1", streams_shared},
-        {"fp32", "gemm:m=8,n=16,k=768,b_type=q8_0,trans_b=1", streams},
+        {"fp32", "gemm:m=8,n=16,k=512,b_type=q8_0,trans_b=1", streams},
         {"bf16", "gemm:m=8,n=31,k=72,a_type=b_type=bf16,trans_b=1,c_type=bf16", streams},
         {"fp32", "gemm:m=1,n=3,k=0,b_type=q4_1,trans_b=1,beta=2", streams}}) {
     check_right(c);

@@ -123,8 +123,8 @@ def prepare():
     done = subprocess.run([sys.executable, PEERS, "--prepare", "numpy"], stderr=subprocess.PIPE,
                           text=True, check=False)
     sys.stderr.write(done.stderr)
-    if "connection broken" in done.stderr:
-        skip.everything("PyPI cannot be reached", "from PyPI: numpy")
+    if no_packages := skip.no_packages(done.returncode, done.stderr):
+        skip.everything(no_packages, "from PyPI: numpy")
     if done.returncode != 0:
         sys.exit(1)
 
