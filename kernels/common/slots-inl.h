@@ -161,7 +161,7 @@ class Slots {
 
   // Takes from kSlot vectors the means of their rows of `count` elements; 0 in the lanes that no
   // element fills. The mean of equal elements is exact.
-  HWY_INLINE void Centre(V (&v)[kSlot], double count) const {
+  HWY_INLINE void Centre(V (&v)[kSlot], [[maybe_unused]] double count) const {
 #if HWY_TARGET != HWY_SCALAR
     if constexpr (kSlot == 2) {
       // Half the distance from the other one; of halves, as that of the two may overflow.
