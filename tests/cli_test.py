@@ -73,6 +73,16 @@ class ListAndDoctor(CommandLine):
             for variant in kernel["variants"]:
                 self.assertEqual("reason" in variant, not variant["available"])
 
+    def test_list_of_named_kernels(self):
+        kernels = {line.split()[0] for line in self.succeed("list", "-k", "rope,gemm").splitlines()
+                   if line.endswith((" yes", " absent"))}
+        self.assertEqual(kernels, {"gemm", "rope"})
+        document = json.loads(self.succeed("list", "--json", "-k", "gemm", "--preset", "default"))
+        self.assertEqual([kernel["name"] for kernel in document["kernels"]], ["gemm"])
+        self.assertEqual({problem["text"].split(":")[0] for problem in document["problems"]},
+                         {"gemm"})
+        self.refuse(2, ["'gemn'", "gemm"], "list", "-k", "gemn")
+
     def test_list_tells_parameters_and_resolves_problems(self):
         shape = "attention:batch=1,heads=4,kv_heads=2,q_len=3,kv_len=5..6+1,head_dim=16"
         document = json.loads(self.succeed("list", "--json", "--shape", shape, "--shape",

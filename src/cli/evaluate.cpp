@@ -136,7 +136,7 @@ class Evaluations {
         for (const model::Call& call : phase.calls) problems.push_back(call.problem);
       }
     }
-    ordered_json answer = list_document(catalogue, problems);
+    ordered_json answer = list_document(catalogue, catalogue.kernels(), problems);
     answer["ok"] = true;
     return answer;
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iostream>
 
 #include "backends/highway.hpp"
@@ -25,9 +26,10 @@ struct Listed {
   std::optional<std::string> reason;
 };
 
-std::vector<Listed> everything(const Catalogue& catalogue) {
+std::vector<Listed> variants_of(const Catalogue& catalogue,
+                                std::span<const Kernel* const> kernels) {
   std::vector<Listed> all;
-  for (const Kernel* kernel : catalogue.kernels()) {
+  for (const Kernel* kernel : kernels) {
     for (const CatalogueEntry* entry : catalogue.variants(*kernel)) {
       all.push_back({kernel, entry->name, entry->variant, entry->library, absent_reason(*entry)});
     }
@@ -119,6 +121,7 @@ nlohmann::ordered_json variant_json(const Listed& item) {
 }
 
 void declare_list(Arguments& arguments) {
+  declare_kernels(arguments);
   arguments.repeatable(
       "--shape", "SHAPE",
       "print all parameters, tensors and costs of these problems; ranges as in bench");
@@ -127,24 +130,31 @@ void declare_list(Arguments& arguments) {
   arguments.json_output("as JSON, including parameters, tunables, ladders and the problems");
   declare_blas(arguments);
   declare_workers(arguments);
-  arguments.examples({"rooflane list", "rooflane list --shape gemm:m=n=k=64",
+  arguments.examples({"rooflane list", "rooflane list -k gemm,softmax",
+                      "rooflane list --shape gemm:m=n=k=64",
                       "rooflane list --json --shape attention:batch=1,heads=2,q_len=4,kv_len=4,"
                       "head_dim=8"});
 }
 
 int run_list(const Arguments& arguments, Catalogue& catalogue, const CliSettings& settings) {
   const JsonOutput json(arguments);
-  const std::vector<Problem> problems =
+  std::vector<Problem> problems =
       listed_problems(arguments.values("--shape"), arguments.values("--preset"), catalogue);
   apply_blas(arguments.values("--blas"), catalogue);
   Complaints complaints;
+  const std::vector<const Kernel*> named = read_kernels(arguments, catalogue, complaints);
   add_workers(arguments, {}, settings, catalogue, complaints);
   complaints.raise();
+  const auto kernels = named.empty() ? catalogue.kernels() : std::span(named);
+  const bool asks_for_problems = !problems.empty();
+  std::erase_if(problems, [&](const Problem& problem) {
+    return std::find(kernels.begin(), kernels.end(), &problem.kernel()) == kernels.end();
+  });
   if (!json.replaces_text()) {
-    std::cout << (problems.empty() ? variants_text(everything(catalogue))
-                                   : problems_text(problems));
+    std::cout << (asks_for_problems ? problems_text(problems)
+                                    : variants_text(variants_of(catalogue, kernels)));
   }
-  if (json.asked()) json.write(list_document(catalogue, problems));
+  if (json.asked()) json.write(list_document(catalogue, kernels, problems));
   return 0;
 }
 
@@ -172,22 +182,22 @@ std::vector<Problem> listed_problems(const std::vector<std::string>& shapes,
 }
 
 nlohmann::ordered_json list_document(const Catalogue& catalogue,
+                                     std::span<const Kernel* const> kernels,
                                      const std::vector<Problem>& problems) {
-  const std::vector<Listed> all = everything(catalogue);
-  auto kernels = nlohmann::ordered_json::array();
-  for (const Kernel* kernel : catalogue.kernels()) {
+  auto list = nlohmann::ordered_json::array();
+  for (const Kernel* kernel : kernels) {
     auto variants = nlohmann::ordered_json::array();
-    for (const Listed& item : all) {
-      if (item.kernel == kernel) variants.push_back(variant_json(item));
+    for (const Listed& item : variants_of(catalogue, std::array{kernel})) {
+      variants.push_back(variant_json(item));
     }
-    kernels.push_back({{"name", kernel->name},
-                       {"summary", kernel->summary},
-                       {"parameters", parameters_json(*kernel)},
-                       {"variants", variants}});
+    list.push_back({{"name", kernel->name},
+                    {"summary", kernel->summary},
+                    {"parameters", parameters_json(*kernel)},
+                    {"variants", variants}});
   }
   auto resolved = nlohmann::ordered_json::array();
   for (const Problem& problem : problems) resolved.push_back(problem_json(problem));
-  return {{"schema_version", 1}, {"kernels", kernels}, {"problems", resolved}};
+  return {{"schema_version", 1}, {"kernels", list}, {"problems", resolved}};
 }
 
 const Verb list_verb = {"list", "lists all kernels and variants, and why some are absent",

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,8 +14,9 @@ namespace rooflane {
 std::vector<Problem> listed_problems(const std::vector<std::string>& shapes,
                                      const std::vector<std::string>& presets,
                                      const Catalogue& catalogue);
-// All kernels and variants, and the problems with tensors and costs.
+// These kernels with all their variants, and the problems with tensors and costs.
 nlohmann::ordered_json list_document(const Catalogue& catalogue,
+                                     std::span<const Kernel* const> kernels,
                                      const std::vector<Problem>& problems);
 
 }  // namespace rooflane

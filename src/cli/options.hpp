@@ -96,6 +96,10 @@ void check_planned_tunings(const Suite& suite);
 std::vector<BenchProblem> problems_of_preset(const std::string& preset,
                                              std::span<const Kernel* const> kernels);
 
+void declare_kernels(Arguments& arguments);
+// The kernels that -k names; empty without it.
+std::vector<const Kernel*> read_kernels(const Arguments& arguments, const Catalogue& catalogue,
+                                        Complaints& complaints);
 void declare_problems(Arguments& arguments);
 // What -k, --shape and --preset select: a shape selects its kernel; kernels without a shape or
 // preset of theirs, named by -k or, without any selection, all, take the default preset.

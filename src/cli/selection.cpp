@@ -63,14 +63,12 @@ std::vector<BenchProblem> problems_of_preset(const std::string& preset,
   throw argument_error(unknown_name("preset", preset, preset_names()) + "; or a file of shapes");
 }
 
-void declare_problems(Arguments& arguments) {
+void declare_kernels(Arguments& arguments) {
   arguments.repeatable("-k,--kernel", "K,...", "kernels; default: all");
-  arguments.repeatable("--shape", "SHAPE",
-                       "KERNEL:key=value,...; ranges 256..4096*2, 1..16+1, ties m=n=k=...");
 }
 
-std::vector<BenchProblem> read_problems(const Arguments& arguments, const Catalogue& catalogue,
-                                        const std::string& default_preset, Complaints& complaints) {
+std::vector<const Kernel*> read_kernels(const Arguments& arguments, const Catalogue& catalogue,
+                                        Complaints& complaints) {
   std::vector<const Kernel*> named;
   for (const std::string& name : complaints.check([&] { return arguments.list("--kernel"); })) {
     complaints.check([&] {
@@ -78,6 +76,18 @@ std::vector<BenchProblem> read_problems(const Arguments& arguments, const Catalo
       return true;
     });
   }
+  return named;
+}
+
+void declare_problems(Arguments& arguments) {
+  declare_kernels(arguments);
+  arguments.repeatable("--shape", "SHAPE",
+                       "KERNEL:key=value,...; ranges 256..4096*2, 1..16+1, ties m=n=k=...");
+}
+
+std::vector<BenchProblem> read_problems(const Arguments& arguments, const Catalogue& catalogue,
+                                        const std::string& default_preset, Complaints& complaints) {
+  const std::vector<const Kernel*> named = read_kernels(arguments, catalogue, complaints);
   std::vector<BenchProblem> problems;
   for (const std::string& shape : arguments.values("--shape")) {
     complaints.check([&] {
