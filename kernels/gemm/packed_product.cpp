@@ -70,7 +70,7 @@ class PackedProduct final : public UnitProduct {
 
   void allocate() {
     const int64_t of_a = a_panels_ * a_panel_words(), of_b = b_panels_ * b_panel_words();
-    pack_together(of_a + of_b);
+    pack_together((s_.pack_a && !s_.own_a() ? of_a : 0) + (packs_b_together() ? of_b : 0));
     if (!s_.pack_a) {
       // Rows are read where they are.
     } else if (s_.own_a()) {
