@@ -48,6 +48,17 @@ void DecodeElements(const std::uint8_t* from, int64_t count, float* to) {
   std::copy_n(values, rest, to + count - rest);
 }
 
+// Whole vectors of a format without blocks, of which the last may be read and written beyond
+// `count`.
+template <class Format>
+HWY_INLINE void DecodeVectors(const std::uint8_t* from, int64_t count, float* to) {
+  const D d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < count; i += lanes) {
+    hn::StoreU(Format::At(Format::Begin(nullptr), from, i), d, to + i);
+  }
+}
+
 // Vectors that lie along memory are decoded so many elements at a time, which stay in L1, and
 // transposed from there.
 constexpr int64_t kDecoded = 128;
@@ -78,12 +89,10 @@ void PackDecoded(const PackCall& c) {
         __builtin_prefetch(row + at);
       }
       float* const to_row = to + p * c.width;
-      // Whole vectors if the memory behind them belongs to a or b, and is not yet in the
-      // micro-panel.
+      // The last vector may end behind the row if the memory there belongs to a or b, and is not
+      // yet in the micro-panel.
       if (Format::heads == 0 && behind >= whole && p * c.width + whole <= c.k * c.width) {
-        for (int64_t v = 0; v < whole; v += lanes) {
-          hn::StoreU(Format::At(Format::Begin(nullptr), row, v), D(), to_row + v);
-        }
+        DecodeVectors<Format>(row, c.count, to_row);
       } else {
         DecodeElements<Format>(row, c.count, to_row);
       }
@@ -102,7 +111,14 @@ void PackDecoded(const PackCall& c) {
         const std::uint8_t* const later = from + bytes((v + ahead) * c.outer + p);
         for (int64_t at = 0; at < bytes(here); at += 64) __builtin_prefetch(later + at);
       }
-      DecodeElements<Format>(from + bytes(v * c.outer + p), here, rows + v * kDecoded);
+      const std::uint8_t* const row = from + bytes(v * c.outer + p);
+      float* const to_row = rows + v * kDecoded;
+      const int64_t behind = (c.count - 1 - v) * c.outer + c.k - p;
+      if (Format::heads == 0 && behind >= (here + lanes - 1) / lanes * lanes) {
+        DecodeVectors<Format>(row, here, to_row);
+      } else {
+        DecodeElements<Format>(row, here, to_row);
+      }
     }
     PackTransposed(rows, kDecoded, used, here, to + p * c.width, c.width);
   }

@@ -102,11 +102,11 @@ class Model : Costs {
   double converted(double rows) const {
     return converts_ ? ops(vector_ops * rows * real(g_.k) / vector_words) : 0;
   }
-  // Decoding vectors to `of_k` bytes an element; those along memory end with a part of a block.
+  // Decoding vectors to `of_k` bytes an element; those along memory by whole registers.
   double decoded(const NumberFormat& type, double of_k, double vectors, bool along_k) const {
     if (bytes_of_k(type) == of_k) return 0;
-    const bool rest = along_k && g_.k % decoded_together != 0;
-    return ops(vectors * (vector_ops * real(g_.k) / vector_words + (rest ? tile_ops : 0)));
+    const int64_t k = along_k ? round_up(g_.k, static_cast<int64_t>(vector_words)) : g_.k;
+    return ops(vectors * vector_ops * real(k) / vector_words);
   }
 
   // Few rows of op(a) side by side, as float32 or as they are: by one thread for each batch.
