@@ -48,12 +48,15 @@ void DecodeElements(const std::uint8_t* from, int64_t count, float* to) {
   std::copy_n(values, rest, to + count - rest);
 }
 
-// Whole vectors of a format without blocks, of which the last may be read and written beyond
-// `count`.
+// The same of a format without blocks, by whole vectors if `readable` elements, which belong to the
+// operand, are as many: the last vector may be written beyond `count`.
 template <class Format>
-HWY_INLINE void DecodeVectors(const std::uint8_t* from, int64_t count, float* to) {
+HWY_INLINE void DecodeRun(const std::uint8_t* from, int64_t count, int64_t readable, float* to) {
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (Format::heads > 0 || readable < (count + lanes - 1) / lanes * lanes) {
+    return DecodeElements<Format>(from, count, to);
+  }
   for (int64_t i = 0; i < count; i += lanes) {
     hn::StoreU(Format::At(Format::Begin(nullptr), from, i), d, to + i);
   }
@@ -89,13 +92,9 @@ void PackDecoded(const PackCall& c) {
         __builtin_prefetch(row + at);
       }
       float* const to_row = to + p * c.width;
-      // The last vector may end behind the row if the memory there belongs to a or b, and is not
-      // yet in the micro-panel.
-      if (Format::heads == 0 && behind >= whole && p * c.width + whole <= c.k * c.width) {
-        DecodeVectors<Format>(row, c.count, to_row);
-      } else {
-        DecodeElements<Format>(row, c.count, to_row);
-      }
+      // The last vector must not be written behind the micro-panel.
+      const bool fits = p * c.width + whole <= c.k * c.width;
+      DecodeRun<Format>(row, c.count, fits ? behind : c.count, to_row);
       if (c.count < used) std::fill(to_row + c.count, to_row + used, 0.0f);
     }
     return;
@@ -111,14 +110,8 @@ void PackDecoded(const PackCall& c) {
         const std::uint8_t* const later = from + bytes((v + ahead) * c.outer + p);
         for (int64_t at = 0; at < bytes(here); at += 64) __builtin_prefetch(later + at);
       }
-      const std::uint8_t* const row = from + bytes(v * c.outer + p);
-      float* const to_row = rows + v * kDecoded;
-      const int64_t behind = (c.count - 1 - v) * c.outer + c.k - p;
-      if (Format::heads == 0 && behind >= (here + lanes - 1) / lanes * lanes) {
-        DecodeVectors<Format>(row, here, to_row);
-      } else {
-        DecodeElements<Format>(row, here, to_row);
-      }
+      DecodeRun<Format>(from + bytes(v * c.outer + p), here, (c.count - 1 - v) * c.outer + c.k - p,
+                        rows + v * kDecoded);
     }
     PackTransposed(rows, kDecoded, used, here, to + p * c.width, c.width);
   }
@@ -131,26 +124,26 @@ void DecodeRows(const PackCall& c) {
   auto* const to = reinterpret_cast<float*>(c.to);
   const auto bytes = [](int64_t elements) { return elements * Format::bytes / kBlock; };
   const int64_t ld = decoded_row(c.k);
-  std::fill_n(to, c.count * ld, 0.0f);
   if (c.inner == 1) {
     for (int64_t i = 0; i < c.count; ++i) {
-      DecodeElements<Format>(from + bytes(i * c.outer), c.k, to + i * ld);
+      DecodeRun<Format>(from + bytes(i * c.outer), c.k, (c.count - 1 - i) * c.outer + c.k,
+                        to + i * ld);
     }
-    return;
-  }
-  if constexpr (std::is_same_v<Format, Floats>) {
+  } else if constexpr (std::is_same_v<Format, Floats>) {
     PackTransposed(reinterpret_cast<const float*>(from), c.inner, c.k, c.count, to, ld);
-    return;
-  }
-  constexpr int64_t together = 32;
-  float columns[together * most_few_rows];
-  for (int64_t p = 0; p < c.k; p += together) {
-    const int64_t steps = std::min(together, c.k - p);
-    for (int64_t s = 0; s < steps; ++s) {
-      DecodeElements<Format>(from + bytes((p + s) * c.inner), c.count, columns + s * c.count);
+  } else {
+    constexpr int64_t together = 32;
+    float columns[together * most_few_rows + hn::MaxLanes(D())];
+    for (int64_t p = 0; p < c.k; p += together) {
+      const int64_t steps = std::min(together, c.k - p);
+      for (int64_t s = 0; s < steps; ++s) {
+        DecodeRun<Format>(from + bytes((p + s) * c.inner), c.count,
+                          (c.k - 1 - p - s) * c.inner + c.count, columns + s * c.count);
+      }
+      PackTransposed(columns, c.count, steps, c.count, to + p, ld);
     }
-    PackTransposed(columns, c.count, steps, c.count, to + p, ld);
   }
+  for (int64_t i = 0; i < c.count; ++i) std::fill_n(to + i * ld + c.k, ld - c.k, 0.0f);
 }
 // What the driver takes of a format.
 template <class Format>
