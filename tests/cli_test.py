@@ -82,6 +82,7 @@ class ListAndDoctor(CommandLine):
         self.assertEqual({problem["text"].split(":")[0] for problem in document["problems"]},
                          {"gemm"})
         self.refuse(2, ["'gemn'", "gemm"], "list", "-k", "gemn")
+        self.refuse(2, ["-k"], "list", "-k", "gemm", "--shape", "softmax:rows=2,cols=3")
 
     def test_list_tells_parameters_and_resolves_problems(self):
         shape = "attention:batch=1,heads=4,kv_heads=2,q_len=3,kv_len=5..6+1,head_dim=16"

@@ -146,13 +146,15 @@ int run_list(const Arguments& arguments, Catalogue& catalogue, const CliSettings
   add_workers(arguments, {}, settings, catalogue, complaints);
   complaints.raise();
   const auto kernels = named.empty() ? catalogue.kernels() : std::span(named);
-  const bool asks_for_problems = !problems.empty();
-  std::erase_if(problems, [&](const Problem& problem) {
+  const std::size_t others = std::erase_if(problems, [&](const Problem& problem) {
     return std::find(kernels.begin(), kernels.end(), &problem.kernel()) == kernels.end();
   });
+  if (others > 0 && problems.empty()) {
+    throw argument_error("--shape and --preset have no problems of the kernels in -k");
+  }
   if (!json.replaces_text()) {
-    std::cout << (asks_for_problems ? problems_text(problems)
-                                    : variants_text(variants_of(catalogue, kernels)));
+    std::cout << (problems.empty() ? variants_text(variants_of(catalogue, kernels))
+                                   : problems_text(problems));
   }
   if (json.asked()) json.write(list_document(catalogue, kernels, problems));
   return 0;
